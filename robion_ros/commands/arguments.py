@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What can be said to `robion`, and what it says to mistakes.
+
+What a command does stands in a module of its own, imported when it is asked for.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from importlib import import_module
+import os
+from pathlib import Path
+import sys
+
+from robion_ros.config import FieldError
+from robion_ros.factory_file import ConfigError
+from robion_ros.manager.errors import PlanError
+from robion_ros.processes import LOG_LEVELS
+
+EXIT_CODES = """\
+exit codes:
+  0    done; demo: the figures were good; up: ended by Ctrl-C
+  1    there is no plan for the robots; demo: the figures were not good
+  2    wrong arguments or factory file
+  130  demo, plan: ended by Ctrl-C before its time
+"""
+MOST_ROBOTS = 10_000
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run the command that the arguments name; return its exit code."""
+    arguments = make_parser().parse_args(argv)
+    try:
+        return int(import_module(f'robion_ros.commands.{arguments.command}').run(arguments))
+    except (ConfigError, FieldError, PlanError) as error:
+        print(f'robion {arguments.command}: {error}', file=sys.stderr)
+        return 1 if isinstance(error, PlanError) else 2
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Describe the arguments."""
+    parser = argparse.ArgumentParser(
+        prog='robion', description='Serves the robots of a factory with their VLA models.',
+        epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest='command', required=True, metavar='COMMAND')
+
+    demo = commands.add_parser(
+        'demo', help='start a factory with simulated robots and show how they are served')
+    demo.add_argument('--robots', type=number(int, 1, MOST_ROBOTS), metavar='N',
+                      help='simulated robots; default: those of the factory file, 8')
+    demo.add_argument('--seconds', type=number(float, 2, 86400), default=20.0, metavar='S',
+                      help='how long they are served, s (default: 20)')
+    demo.add_argument('--json', type=output, metavar='FILE', help='write the summary there')
+    demo.add_argument('--config', metavar='FACTORY.yaml',
+                      help='another factory file; default: share/robion_ros/config/demo.yaml')
+
+    up = commands.add_parser(
+        'up', help='start the servers and the manager of a factory until Ctrl-C')
+    add_factory(up)
+    up.add_argument('--robots', type=number(int, 0, MOST_ROBOTS), default=0, metavar='N',
+                    help="how many of the file's robots to simulate (default: 0)")
+    up.add_argument('--log-level', choices=LOG_LEVELS, default='info',
+                    help='lowest level that is logged (default: info)')
+
+    plan = commands.add_parser(
+        'plan', help='print which server would answer which robot; starts nothing')
+    add_factory(plan)
+    plan.add_argument('--json', type=output, metavar='FILE', help='write the plan there, too')
+    return parser
+
+
+def add_factory(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that most commands have."""
+    parser.add_argument('factory', metavar='FACTORY.yaml', help='the factory file')
+
+
+def number(kind: type[int] | type[float], low: float, high: float) -> Callable[[str], float]:
+    """Return a reader of numbers within limits."""
+    def read(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f'{text!r} is not a number') from None
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f'is {text}, must be from {low:g} to {high:g}')
+        return value
+    return read
+
+
+def output(text: str) -> str:
+    """Check now, not after a long run, that a file can be written."""
+    path = Path(text)
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f'{text} cannot be written: is {path.parent} a folder, '
+                                         'and yours?')
+    return text

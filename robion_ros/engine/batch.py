@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What travels through the engine: a ticket waits, a batch runs, a hand-over crosses the stages.
+
+Knows neither queues nor stages.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from robion_ros.core import Request
+from robion_ros.models.protocol import Model, Tensors
+
+
+@dataclass(frozen=True, eq=False)
+class Ticket:
+    """A request made ready for the device by its submitter, so that a lockstep need not."""
+
+    request: Request
+    inputs: Tensors
+    """The model's VLM inputs, without the batch axis."""
+    noise: torch.Tensor
+    """[T, A'], from the request's seed alone."""
+    submitted: float
+    """s of time.monotonic()."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Requests of one model that run together; fixed once formed."""
+
+    model: str
+    tickets: tuple[Ticket, ...]
+    """A power of two of them."""
+    started: float
+    """Start of the lockstep of the VLM stage, s of time.monotonic()."""
+
+
+@dataclass(frozen=True, eq=False)
+class InFlight:
+    """A batch between its two stages: what lockstep k leaves to lockstep k + 1."""
+
+    batch: Batch
+    context: Tensors
+    """The VLM stage's hand-over, first axis the batch."""
+    vlm_time: float
+    """s."""
+
+
+def make_ticket(model: Model, request: Request, now: float) -> Ticket:
+    """Preprocess a request; raise ValueError if the model refuses the observation."""
+    return Ticket(request, model.preprocess(request.observation), model.noise([request.seed])[0],
+                  now)
+
+
+def stack(tickets: tuple[Ticket, ...]) -> Tensors:
+    """Stack the inputs of tickets along a new first axis."""
+    return {name: torch.stack([ticket.inputs[name] for ticket in tickets])
+            for name in tickets[0].inputs}

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Where stages run. A device gives stages; a stage runs one function after another, beside others.
+
+The lockstep is written against these two and does not know which device it drives; a device
+does not know what it runs.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import torch
+
+T = TypeVar('T')
+
+
+class Timed(NamedTuple, Generic[T]):
+    """A result and how long the stage took for it, s."""
+
+    value: T
+    seconds: float
+
+
+class Pending(Protocol[T]):
+    """A result that is under way."""
+
+    def result(self) -> Timed[T]:
+        """Wait for the result; raise what the function raised."""
+
+
+class Stage(Protocol):
+    """A stream of work in order."""
+
+    def launch(self, run: Callable[[], T]) -> Pending[T]:
+        """Start run after what was launched before it, and return at once."""
+
+    def close(self) -> None:
+        """Finish what was launched and free the stage."""
+
+
+class Device(Protocol):
+    """The processor of an engine."""
+
+    name: str
+
+    def stage(self, name: str) -> Stage:
+        """Open a stage; work of different stages runs side by side."""
+
+
+class CpuStage:
+    """A stage on the CPU: one thread, and one core."""
+
+    def __init__(self, name: str) -> None:
+        # One thread per stage: the small models meant for the CPU gain nothing from more, and
+        # several servers share the machine. The setting is the calling thread's, and that of
+        # threads that come to torch later.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name,
+                                          initializer=torch.set_num_threads, initargs=(1,))
+
+    def launch(self, run: Callable[[], T]) -> Future[Timed[T]]:
+        """Start run after what was launched before it, and return at once."""
+        def timed() -> Timed[T]:
+            start = perf_counter()
+            with torch.inference_mode():
+                value = run()
+            return Timed(value, perf_counter() - start)
+        return self._thread.submit(timed)
+
+    def close(self) -> None:
+        """Finish what was launched and end the thread."""
+        self._thread.shutdown()
+
+
+class CpuDevice:
+    """The CPU as a device: a thread per stage."""
+
+    name = 'cpu'
+
+    def stage(self, name: str) -> CpuStage:
+        """Open a stage."""
+        return CpuStage(name)
+
+
+def open_device(name: str) -> Device:
+    """Return the device called name; raise ValueError where there is none."""
+    if name == 'cpu':
+        return CpuDevice()
+    raise ValueError(f"device {name!r} is not available here; 'cpu' is")

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The engine: submitted requests wait, a thread admits them batch by batch, outcomes are called out.
+
+Every request submitted ends in exactly one outcome. The engine knows neither topics nor where
+robots come from; it sees the names of the robots that may submit.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from statistics import median
+from threading import Condition, Thread
+from time import monotonic
+
+import numpy as np
+
+from robion_ros.config import ServerConfig
+from robion_ros.core import ActionChunk, Dropped, DropReason, Observation, Outcome, Request
+from robion_ros.engine.batch import Batch, InFlight, make_ticket, Ticket
+from robion_ros.engine.device import open_device
+from robion_ros.engine.pipelines import describe, Pipeline, PIPELINES
+from robion_ros.engine.policies import POLICIES
+from robion_ros.engine.queues import Queues
+from robion_ros.engine.service_times import ServiceTimes
+from robion_ros.engine.stats import EngineStats
+from robion_ros.models.protocol import Model
+
+HISTORY = 256
+"""Locksteps whose durations are remembered."""
+
+
+class Engine:
+    """
+    A set of loaded models on one device.
+
+    A constructed engine is ready: every model has run once at every batch size. on_outcome gets
+    the one outcome of every request, from the engine's thread or a caller's; it must neither
+    block nor raise.
+    """
+
+    def __init__(self, models: Mapping[str, Model], server: ServerConfig,
+                 on_outcome: Callable[[Outcome], None]) -> None:
+        self._models = models
+        self._sheds = server.late == 'shed'
+        self._on_outcome = on_outcome
+        self._queues = Queues(models, POLICIES[server.policy], server.max_batch)
+        self._pipeline: Pipeline = PIPELINES[server.engine](models, open_device(server.device))
+        self._changed = Condition()
+        """Guards everything below."""
+        self._robots: Mapping[str, str] = {}
+        self._epoch = 0
+        self._accepting = True
+        self._stopping = False
+        self._open = 0
+        """Requests accepted whose outcome has not been called out."""
+        self._durations: deque[float] = deque(maxlen=HISTORY)
+        self._locksteps = 0
+        self._service_times = ServiceTimes(models)
+        try:
+            warm_up(self._pipeline, models, server.max_batch)
+        except Exception:
+            self._pipeline.close()
+            raise
+        self._thread = Thread(target=self._run, name='engine', daemon=True)
+        self._thread.start()
+
+    def submit(self, request: Request) -> None:
+        """Queue a request; its preprocessing runs in the caller's thread."""
+        try:
+            ticket = make_ticket(self._models[request.model], request, monotonic())
+        except Exception as error:
+            self._on_outcome(Dropped(request, DropReason.FAILED,
+                                     f'model {request.model}: preprocessing: {describe(error)}'))
+            return
+        with self._changed:
+            refusal = self._refusal(request)
+            replaced = None if refusal else self._queues.put(ticket)
+            self._open += not refusal
+            self._changed.notify_all()
+        if refusal:
+            self._on_outcome(Dropped(request, DropReason.CANCELLED, refusal))
+        elif replaced:
+            self._drop(replaced, DropReason.SUPERSEDED, 'a newer observation came')
+
+    def assign(self, epoch: int, robots: Mapping[str, str]) -> None:
+        """
+        Give the whole set of robots that may submit, each with its model.
+
+        In force between two locksteps, since a batch is formed whole under the same lock.
+        Requests accepted before are still answered, by the model that accepted them.
+        """
+        with self._changed:
+            self._epoch, self._robots = epoch, dict(robots)
+
+    def cancel(self, robot: str, detail: str) -> None:
+        """Withdraw the robot's requests that have not started."""
+        with self._changed:
+            tickets = self._queues.remove(robot)
+        for ticket in tickets:
+            self._drop(ticket, DropReason.CANCELLED, detail)
+
+    def drain(self, timeout: float) -> bool:
+        """
+        Accept no more and wait until the outcome of all that was accepted has been called out.
+
+        Return False if timeout s were short.
+        """
+        with self._changed:
+            self._accepting = False
+            return self._changed.wait_for(lambda: not self._open, timeout)
+
+    def resume(self) -> None:
+        """Accept again after drain; an engine that was stopped stays so."""
+        with self._changed:
+            self._accepting = not self._stopping
+
+    def stop(self) -> None:
+        """Cancel what waits, finish what runs, end the thread and free the stages."""
+        with self._changed:
+            self._accepting = False
+            self._stopping = True
+            tickets = self._queues.clear()
+            self._changed.notify_all()
+        for ticket in tickets:
+            self._drop(ticket, DropReason.CANCELLED, 'the engine stopped')
+        self._thread.join()
+        self._pipeline.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the engine's thread runs; it ends by stop, or by a fault."""
+        return self._thread.is_alive()
+
+    def stats(self) -> EngineStats:
+        """Return what the engine is doing."""
+        with self._changed:
+            return EngineStats(len(self._queues), self._locksteps,
+                               median(self._durations) if self._durations else 0.0, self._epoch)
+
+    def _run(self) -> None:
+        in_flight: InFlight | None = None
+        while True:
+            batch, shed = self._admit(in_flight)
+            for ticket in shed:
+                self._drop(ticket, DropReason.SHED, 'its deadline could not be met')
+            if batch or in_flight:
+                start = monotonic()
+                in_flight = self._pipeline.tick(batch, in_flight, self._answer)
+                self._record(monotonic() - start)
+            elif not shed:
+                return
+
+    def _admit(self, in_flight: InFlight | None) -> tuple[Batch | None, tuple[Ticket, ...]]:
+        """Form a batch and shed what is late; wait while there is nothing at all to do."""
+        with self._changed:
+            while True:
+                now = monotonic()
+                finish = self._service_times.earliest_finish(now)
+                shed = self._queues.remove_late(finish) if self._sheds else ()
+                batch = self._queues.take(now)
+                if batch or shed or in_flight or self._stopping:
+                    return batch, shed
+                self._changed.wait()
+
+    def _refusal(self, request: Request) -> str:
+        """Return why a request is not accepted, '' if it is."""
+        if not self._accepting or not self.alive:
+            return 'the engine accepts no requests: it drains, or was stopped'
+        if self._robots.get(request.robot) != request.model:
+            return f'the robot is not served here with model {request.model}'
+        return ''
+
+    def _record(self, seconds: float) -> None:
+        with self._changed:
+            self._locksteps += 1
+            self._durations.append(seconds)
+
+    def _answer(self, outcome: Outcome) -> None:
+        """Call out the outcome of a request that was accepted."""
+        self._on_outcome(outcome)
+        with self._changed:
+            if isinstance(outcome, ActionChunk):
+                self._service_times.learn(outcome)
+            self._open -= 1
+            self._changed.notify_all()  # drain waits for this
+
+    def _drop(self, ticket: Ticket, reason: DropReason, detail: str) -> None:
+        self._answer(Dropped(ticket.request, reason, detail))
+
+
+def warm_up(pipeline: Pipeline, models: Mapping[str, Model], max_batch: int) -> None:
+    """Run every model at every batch size, largest first; raise RuntimeError if one cannot."""
+    for name, model in models.items():
+        spec = model.spec
+        observation = Observation((np.zeros((64, 64, 3), np.uint8),) * spec.cameras,
+                                  np.zeros(spec.state_size, np.float32), 'warm up', 0)
+        request = Request('warm_up', 0, name, observation, 0.0, 0.0)
+        try:
+            ticket = make_ticket(model, request, 0.0)
+        except Exception as error:
+            raise RuntimeError(f'model {name} cannot preprocess: {describe(error)}') from error
+        for size in reversed([1 << power for power in range(max_batch.bit_length())]):
+            outcomes: list[Outcome] = []
+            in_flight = pipeline.tick(Batch(name, (ticket,) * size, 0.0), None, outcomes.append)
+            if in_flight:
+                pipeline.tick(None, in_flight, outcomes.append)
+            for outcome in outcomes:
+                if isinstance(outcome, Dropped):
+                    raise RuntimeError(f'model {name} fails at batch {size}: {outcome.detail}')

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+From a factory as it is to a checked plan for every robot: the manager's thinking, whole.
+
+Counts are solved (traffic), checked by an independent hand (evaluate) and turned into concrete
+robots with the fewest moves (assignment). Knows neither ROS nor how a plan is put into force.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from robion_ros.config import FactoryConfig
+from robion_ros.manager.assignment import assign, Move, plan_moves, relabel, running_counts
+from robion_ros.manager.evaluate import evaluate
+from robion_ros.manager.handover import Place
+from robion_ros.manager.traffic import solve, TrafficPlan, TrafficProblem
+
+
+@dataclass(frozen=True)
+class FactoryPlan:
+    """Where every robot goes."""
+
+    places: Mapping[str, Place]
+    traffic: TrafficPlan
+    moves: tuple[Move, ...]
+    """What changes, robot by robot."""
+
+
+def make_problem(factory: FactoryConfig, models: Mapping[str, str],
+                 hosts: Mapping[str, Iterable[str]]) -> TrafficProblem:
+    """
+    Count the robots of each model; hosts are the living servers and what they have loaded.
+
+    A server of another factory file may have loaded models that this one does not know.
+    """
+    counts = Counter(models.values())
+    loaded = {server: tuple(name for name in names if name in factory.models)
+              for server, names in hosts.items()}
+    return TrafficProblem(
+        robots={name: counts[name] for name in factory.models}, hosts=loaded,
+        capacities={(server, name): factory.models[name].capacity
+                    for server, names in loaded.items() for name in names})
+
+
+def place_robots(problem: TrafficProblem, traffic: TrafficPlan, models: Mapping[str, str],
+                 running: Mapping[str, Place]) -> FactoryPlan:
+    """Turn counts into robots; raise InfeasiblePlan if the counts break a constraint."""
+    here = {robot: place for robot, place in running.items() if place.server in problem.hosts}
+    traffic = relabel(problem, traffic, running_counts(models, here))
+    evaluate(problem, traffic)
+    servers = assign(traffic, models, here)
+    places = {robot: Place(models[robot], server) for robot, server in servers.items()}
+    return FactoryPlan(places, traffic, plan_moves(models, servers, running))
+
+
+def make_plan(factory: FactoryConfig, models: Mapping[str, str],
+              hosts: Mapping[str, Iterable[str]], running: Mapping[str, Place]) -> FactoryPlan:
+    """
+    Plan the robots named in models, each with its model, on the living servers.
+
+    Raise errors.PlanError (NoServer, OverCapacity, TimeLimit) where there is no plan.
+    """
+    problem = make_problem(factory, models, hosts)
+    traffic = solve(problem, factory.manager.time_limit)
+    return place_robots(problem, traffic, models, running)

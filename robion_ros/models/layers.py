@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the models are built of: attention, transformer layers, positions, masks, random weights.
+
+Parameters are named as in Hugging Face checkpoints. Shapes never depend on values, so whatever
+is built of these can be captured as a CUDA graph. Knows neither robots nor checkpoint files.
+Axis letters: B batch, T tokens, K tokens attended to, H heads, G heads of keys and values,
+D head size, W width.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+import math
+from typing import Any
+
+import torch
+from torch import nn, Tensor
+import torch.nn.functional as F
+
+Rotary = tuple[Tensor, Tensor]
+"""Cosines and signed sines of the tokens' positions: [B, 1, T, D] each."""
+
+gelu_tanh = partial(F.gelu, approximate='tanh')
+
+
+class FusedLinear(nn.Linear):
+    """Several projections of one input as a single product; a checkpoint holds them apart."""
+
+    def __init__(self, width: int, parts: Mapping[str, int], bias: bool = False) -> None:
+        super().__init__(width, sum(parts.values()), bias)
+        self.parts = parts
+
+
+class Attention(nn.Module):
+    """Attention whose query heads share keys and values in groups."""
+
+    def __init__(self, width: int, heads: int, kv_heads: int, head_size: int,
+                 bias: bool = False) -> None:
+        super().__init__()
+        self.heads, self.kv_heads, self.head_size = heads, kv_heads, head_size
+        self.qkv = FusedLinear(width, {'q_proj': heads * head_size,
+                                       'k_proj': kv_heads * head_size,
+                                       'v_proj': kv_heads * head_size}, bias)
+        self.o_proj = nn.Linear(heads * head_size, width, bias)
+
+    def project(self, x: Tensor, turn: Rotary | None = None) -> tuple[Tensor, Tensor]:
+        """Turn x [B, T, W] into queries [B, H, T, D] and keys and values [B, 2, G, T, D]."""
+        heads = self.qkv(x).view(*x.shape[:2], -1, self.head_size).transpose(1, 2)
+        turning, values = heads.split((self.heads + self.kv_heads, self.kv_heads), 1)
+        if turn is not None:
+            turning = rotate(turning, turn)
+        queries, keys = turning.split((self.heads, self.kv_heads), 1)
+        return queries, torch.stack((keys, values), 1)
+
+    def forward(self, x: Tensor, turn: Rotary | None = None, mask: Tensor | None = None,
+                past: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Let x attend to past, if any, and to itself; also return its keys and values."""
+        queries, own = self.project(x, turn)
+        keys, values = (own if past is None else torch.cat((past, own), 3)).unbind(1)
+        output = attend(queries, keys, values, mask)
+        return self.o_proj(output.transpose(1, 2).flatten(2)), own
+
+
+class GatedMLP(nn.Module):
+    """The feed-forward part of Gemma (GELU) and of Llama and Qwen (SiLU)."""
+
+    def __init__(self, width: int, hidden: int, activation: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.gate_up = FusedLinear(width, {'gate_proj': hidden, 'up_proj': hidden})
+        self.down_proj = nn.Linear(hidden, width, bias=False)
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the change of x [B, T, W]."""
+        gate, up = self.gate_up(x).chunk(2, -1)
+        return self.down_proj(self.activation(gate) * up)
+
+
+class DecoderLayer(nn.Module):
+    """One layer of a language model or of an action expert."""
+
+    def __init__(self, width: int, hidden: int, heads: int, kv_heads: int, head_size: int,
+                 activation: Callable[[Tensor], Tensor] = gelu_tanh) -> None:
+        super().__init__()
+        self.input_layernorm = nn.RMSNorm(width, eps=1e-6)
+        self.self_attn = Attention(width, heads, kv_heads, head_size)
+        self.post_attention_layernorm = nn.RMSNorm(width, eps=1e-6)
+        self.mlp = GatedMLP(width, hidden, activation)
+
+    def forward(self, x: Tensor, turn: Rotary, mask: Tensor,
+                past: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return x [B, T, W] after this layer, and its keys and values [B, 2, G, T, D]."""
+        output, own = self.self_attn(self.input_layernorm(x), turn, mask, past)
+        x = x + output
+        return x + self.mlp(self.post_attention_layernorm(x)), own
+
+
+class VisionLayer(nn.Module):
+    """One layer of SigLIP."""
+
+    def __init__(self, width: int, hidden: int, heads: int) -> None:
+        super().__init__()
+        self.layer_norm1 = nn.LayerNorm(width, eps=1e-6)
+        self.self_attn = Attention(width, heads, heads, width // heads, bias=True)
+        self.layer_norm2 = nn.LayerNorm(width, eps=1e-6)
+        self.mlp = nn.Sequential(OrderedDict(
+            fc1=nn.Linear(width, hidden), act=nn.GELU('tanh'), fc2=nn.Linear(hidden, width)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x [B, T, W] after this layer; every token sees every other."""
+        x = x + self.self_attn(self.layer_norm1(x))[0]
+        return x + self.mlp(self.layer_norm2(x))
+
+
+class VisionTransformer(nn.Module):
+    """SigLIP: square pictures [B, H, W, 3] from -1 to 1 to patch tokens [B, T, W]."""
+
+    def __init__(self, image_size: int, patch_size: int, width: int, hidden: int, heads: int,
+                 layers: int) -> None:
+        super().__init__()
+        self.patch_embedding = nn.Conv2d(3, width, patch_size, patch_size)
+        self.position_embedding = nn.Embedding((image_size // patch_size) ** 2, width)
+        self.layers = nn.ModuleList(VisionLayer(width, hidden, heads) for _ in range(layers))
+        self.post_layernorm = nn.LayerNorm(width, eps=1e-6)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the tokens of pictures."""
+        x = self.patch_embedding(images.movedim(-1, 1)).flatten(2).transpose(1, 2)
+        x = x + self.position_embedding.weight
+        for layer in self.layers:
+            x = layer(x)
+        return self.post_layernorm(x)
+
+
+def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """
+    Return softmax(q k' / sqrt(D) + mask) v: [B, H, T, D].
+
+    mask is [B, 1, T or 1, K]. The heads of a group are laid along the token axis, so that keys
+    and values are not copied for each head and every attention kernel takes the call.
+    """
+    group = queries.shape[1] // keys.shape[1]
+    if mask is not None and mask.shape[2] > 1:
+        mask = mask.repeat(1, 1, group, 1)
+    batch, groups, _, size = keys.shape
+    rows = queries.reshape(batch, groups, -1, size)
+    output = F.scaled_dot_product_attention(rows, keys, values, attn_mask=mask)
+    return output.reshape(queries.shape)
+
+
+def attention_mask(valid: Tensor, dtype: torch.dtype) -> Tensor:
+    """Turn which tokens exist, bool [B, K], into a mask that hides the others from everybody."""
+    mask = torch.zeros_like(valid, dtype=dtype).masked_fill(~valid, -math.inf)
+    return mask[:, None, None]
+
+
+def positions(valid: Tensor) -> Tensor:
+    """Count the tokens that exist, from 0: bool [B, T] to int64 [B, T]."""
+    return valid.cumsum(1) - 1
+
+
+def rotary(places: Tensor, head_size: int, base: float = 10_000.0) -> Rotary:
+    """Return what rotate needs for tokens at places [B, T]."""
+    half = torch.arange(head_size // 2, device=places.device) / (head_size // 2)
+    angles = places[:, None, :, None] * base ** -half
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
+
+
+def rotate(x: Tensor, turn: Rotary) -> Tensor:
+    """Rotate heads [B, H, T, D] to their positions; the halves of D are the coordinates."""
+    cos, sin = turn
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin).to(x.dtype)
+
+
+def keys_values(layers: Iterable[Any], x: Tensor, turn: Rotary, mask: Tensor,
+                past: Tensor | None = None) -> Tensor:
+    """
+    Run x [B, T, W] behind past for nothing but the keys and values of all DecoderLayers.
+
+    They and past are [B, layers, 2, G, T or K, D]. Nobody attends to what the last layer would
+    return, so it is not computed.
+    """
+    *first, last = layers
+    found = []
+    for index, layer in enumerate(first):
+        x, own = layer(x, turn, mask, None if past is None else past[:, index])
+        found.append(own)
+    found.append(last.self_attn.project(last.input_layernorm(x), turn)[1])
+    return torch.stack(found, 1)
+
+
+def time_embedding(times: Sequence[float], width: int, shortest: float = 4e-3,
+                   longest: float = 4.0) -> Tensor:
+    """Return sines, then cosines, of times with periods from shortest to longest: [N, W]."""
+    steps = torch.linspace(0, 1, width // 2, dtype=torch.float64)
+    periods = shortest * (longest / shortest) ** steps
+    angles = torch.tensor(times, dtype=torch.float64)[:, None] * 2 * math.pi / periods
+    return torch.cat((angles.sin(), angles.cos()), 1).float()
+
+
+def randomise(module: nn.Module, seed: int) -> None:
+    """
+    Give a module weights drawn from seed alone, such that activations stay of order one.
+
+    Uniform numbers are the same on every machine; normal ones need logarithms, which are not.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for name, weight in module.named_parameters():
+        if weight.ndim == 1:
+            weight.data.fill_(0.0 if name.endswith('bias') else 1.0)
+            continue
+        drawn = torch.rand(weight.shape, generator=generator) * 2 - 1
+        weight.data.copy_(drawn * math.sqrt(3 / weight[0].numel()))

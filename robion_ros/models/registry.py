@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Which architectures there are, and the one way to load a model.
+
+An architecture is one module, imported when it is asked for, so that one whose dependencies are
+missing does not keep others from loading. Knows neither devices nor queues.
+"""
+
+from importlib import import_module
+from typing import Any, Protocol
+
+import torch
+
+from robion_ros.config import check_choice, FieldError, ModelConfig
+from robion_ros.models.protocol import Model, ModelSpec
+
+ARCHITECTURES = {
+    'tiny': 'robion_ros.models.tiny',
+}
+
+
+class Architecture(Protocol):
+    """What the module of an architecture offers."""
+
+    def configure(self, model: ModelConfig) -> Any:
+        """Read the checkpoint's configuration, or make one up for the model; see its spec."""
+
+    def load(self, model: ModelConfig, config: Any, device: torch.device) -> Model:
+        """Build the model on a device with the checkpoint's weights or random ones."""
+
+
+def load(model: ModelConfig, device: str) -> Model:
+    """
+    Load a model; raise ValueError where it is not what the factory file says.
+
+    Without a checkpoint its weights are random and its sizes those of the factory file.
+    """
+    architecture = find(model.architecture)
+    config = architecture.configure(model)
+    check_sizes(config.spec, model)
+    return architecture.load(model, config, torch.device(device))
+
+
+def find(name: str) -> Architecture:
+    """Import the module of an architecture."""
+    check_choice('architecture', name, ARCHITECTURES)
+    try:
+        return import_module(ARCHITECTURES[name])
+    except ImportError as error:
+        raise ImportError(f'architecture {name!r} cannot be imported: {error}') from error
+
+
+def check_sizes(spec: ModelSpec, model: ModelConfig) -> None:
+    """Raise FieldError unless the robots of the factory file fit the checkpoint."""
+    for field, there, here in (('cameras', spec.cameras, len(model.cameras)),
+                               ('joints', spec.state_size, len(model.joints)),
+                               ('actions', spec.action_size, len(model.action_names))):
+        if there != here:
+            raise FieldError(field, f'checkpoint {model.checkpoint} was trained with {there}, the '
+                                    f'factory file names {here}')

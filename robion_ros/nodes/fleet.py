@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The servers as the manager sees them: heard by their status, called with deadlines and retries.
+
+Statuses arrive on the executor's threads; call_all and wait_ready are for the planning thread,
+which may wait until the process shall end. Knows neither plans nor populations.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from threading import Condition
+from time import monotonic
+
+from rclpy.node import Node
+from rclpy.task import Future
+
+from robion_ros.manager.handover import Place
+from robion_ros.msg import RobotStatus, ServerStatus
+from robion_ros.nodes import qos
+from robion_ros.nodes.spin import STOPPED
+from robion_ros.srv import AssignRobots
+
+ATTEMPTS = 3
+"""Calls of one assignment before the server is given up for now."""
+STOP_PERIOD = 0.1
+"""How often a wait looks whether the process shall end, s."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """The newest status of a server."""
+
+    status: ServerStatus
+    received: float
+    """s of time.monotonic()."""
+
+
+class Fleet:
+    """Every server of the factory file, alive or not."""
+
+    def __init__(self, node: Node, servers: Iterable[str], server_timeout: float,
+                 call_timeout: float) -> None:
+        self._node = node
+        self._server_timeout = server_timeout
+        self._call_timeout = call_timeout
+        self._changed = Condition()
+        self._heard: dict[str, Heard] = {}
+        self._robots: dict[str, RobotStatus] = {}
+        self._clients = {}
+        for name in servers:
+            node.create_subscription(ServerStatus, qos.private(name, qos.STATUS),
+                                     partial(self._on_status, name), qos.LATCHED_QOS)
+            self._clients[name] = node.create_client(AssignRobots,
+                                                     qos.private(name, qos.ASSIGN))
+
+    def alive(self, since: float = 0.0) -> dict[str, ServerStatus]:
+        """
+        Return the newest status of each server that serves and was heard lately.
+
+        since leaves out what was received before, s of time.monotonic().
+        """
+        since = max(since, monotonic() - self._server_timeout)
+        with self._changed:
+            return {name: heard.status for name, heard in sorted(self._heard.items())
+                    if heard.received >= since and heard.status.state == ServerStatus.ACTIVE}
+
+    def robots(self) -> dict[str, RobotStatus]:
+        """Return the newest status of each robot at whichever server got farthest with it."""
+        with self._changed:
+            return dict(self._robots)
+
+    def epoch(self) -> int:
+        """Return the greatest epoch that any server has seen."""
+        with self._changed:
+            return max((heard.status.epoch for heard in self._heard.values()), default=0)
+
+    def wait_ready(self, standbys: Mapping[str, str], timeout: float) -> dict[str, str]:
+        """
+        Wait until each robot is ready at its server; return those that are not after timeout s.
+
+        A robot that has sent frames to its next server and hears it loses nothing by the move.
+        """
+        def missing() -> dict[str, str]:
+            ready = {(name, robot.robot) for name, heard in self._heard.items()
+                     for robot in heard.status.robots if robot.ready}
+            return {robot: server for robot, server in standbys.items()
+                    if (server, robot) not in ready}
+        with self._changed:
+            self._wait_for(lambda: not missing(), timeout)
+            return missing()
+
+    def call_all(self, requests: Mapping[str, AssignRobots.Request]
+                 ) -> dict[str, AssignRobots.Response | None]:
+        """
+        Call servers side by side, each up to ATTEMPTS times; None where no answer came.
+
+        A server that is silent in all is not called again.
+        """
+        answers: dict[str, AssignRobots.Response | None] = dict.fromkeys(requests)
+        waiting = set(requests)
+        for _ in range(ATTEMPTS):
+            futures = {name: self._clients[name].call_async(requests[name]) for name in waiting}
+            self._wait_for_all(futures)
+            for name, future in futures.items():
+                if future.done() and future.exception() is None:
+                    answers[name] = future.result()
+                else:
+                    self._clients[name].remove_pending_request(future)
+            waiting = {name for name in self.alive() if name in waiting and answers[name] is None}
+            if not waiting or STOPPED.is_set():
+                break
+        return answers
+
+    def _wait_for_all(self, futures: Mapping[str, Future]) -> None:
+        for future in futures.values():
+            future.add_done_callback(self._notify)
+        with self._changed:
+            self._wait_for(lambda: all(map(Future.done, futures.values())), self._call_timeout)
+
+    def _wait_for(self, condition: Callable[[], bool], timeout: float) -> None:
+        """Wait for a condition, at most timeout s; call with _changed held."""
+        end = monotonic() + timeout
+        while (not condition() and not STOPPED.is_set()
+               and (left := end - monotonic()) > 0):
+            self._changed.wait(min(left, STOP_PERIOD))
+
+    def _notify(self, _: Future) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _on_status(self, name: str, status: ServerStatus) -> None:
+        with self._changed:
+            self._heard[name] = Heard(status, monotonic())
+            # Kept when its server starts again and knows nothing: request numbers must go on.
+            self._robots |= {
+                robot.robot: robot for robot in status.robots
+                if robot.robot not in self._robots
+                or robot.last_request >= self._robots[robot.robot].last_request}
+            self._changed.notify_all()
+
+
+def places(statuses: Mapping[str, ServerStatus]) -> dict[str, Place]:
+    """Return where robots are answered, by the word of the servers."""
+    newest: dict[str, tuple[int, Place]] = {}
+    for name, status in statuses.items():
+        for robot in status.robots:
+            here = robot.last_request, Place(robot.model, name)
+            if robot.state == RobotStatus.ACTIVE:
+                # A server that was cut off goes on with robots that another one took over.
+                newest[robot.robot] = max(here, newest.get(robot.robot, here))
+    return {robot: place for robot, (_, place) in newest.items()}

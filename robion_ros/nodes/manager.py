@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Manager node: decides which server answers which robot, and tells the servers.
+
+It plans when the set of living servers changes and when an operator asks. It does not know
+images, chunks or devices; servers go on serving without it, and when it starts again it goes on
+from what they say.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from math import inf
+from time import monotonic, time_ns
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
+from rclpy.clock import Clock, ClockType
+from rclpy.executors import MultiThreadedExecutor
+from rclpy.node import Node
+from std_msgs.msg import Header, UInt64
+
+from robion_ros.factory_file import load
+from robion_ros.manager import errors
+from robion_ros.manager.assignment import moved
+from robion_ros.manager.handover import Place
+from robion_ros.manager.planner import FactoryPlan, make_plan, place_robots
+from robion_ros.manager.population import BadPopulation, new_models, Population
+from robion_ros.msg import Assignment, RobotAssignment, RobotStatus, ServerStatus
+from robion_ros.nodes import qos
+from robion_ros.nodes.diagnostics import diagnostic
+from robion_ros.nodes.fleet import Fleet, places
+from robion_ros.nodes.parameters import declare, Parameter
+from robion_ros.nodes.spin import run, STOPPED
+from robion_ros.nodes.transition import Applied, Transition
+from robion_ros.srv import Rebalance
+
+PARAMETERS = (
+    Parameter('config', 'factory.yaml', 'path of the factory file'),
+    Parameter('period', 0.1, 'how often the set of living servers is looked at, s'),
+    Parameter('settle_time', 1.0, 'how long new servers are waited for before planning, s'),
+    Parameter('handover_timeout', 3.0, 'longest wait for a moving robot to be heard by its next '
+              'server, s'),
+)
+
+CODES = {errors.OverCapacity: Rebalance.Response.OVER_CAPACITY,
+         errors.NoServer: Rebalance.Response.NO_SERVER,
+         errors.TimeLimit: Rebalance.Response.TIME_LIMIT,
+         errors.InfeasiblePlan: Rebalance.Response.BAD_PLAN,
+         BadPopulation: Rebalance.Response.BAD_POPULATION}
+
+AGREEMENT_TIME = 1.0
+"""So long after a change, s, a server must say that it does as told."""
+
+Signature = frozenset[tuple[str, int]]
+"""Living servers and their incarnations."""
+
+
+class ManagerNode(Node):
+    """The manager: wiring between the fleet, the planner and the operator."""
+
+    def __init__(self) -> None:
+        super().__init__('manager')
+        self.exit_code = 0
+        values = declare(self, PARAMETERS)
+        self._factory = load(str(values['config']))
+        settings = self._factory.manager
+        if self.get_name() != settings.name:
+            raise ValueError(f'the manager of {values["config"]} is called {settings.name!r}, '
+                             f'this node {self.get_name()!r}: start it with -r '
+                             f'__node:={settings.name}')
+        self._settle_time = float(values['settle_time'])
+        self._handover_timeout = float(values['handover_timeout'])
+        self._models = {robot: model for model, robots in self._factory.robots.items()
+                        for robot in robots}
+        self._running: dict[str, Place] = {}
+        self._planned: Signature = frozenset()
+        """The servers of the last plan, in force or not."""
+        self._obedient: Signature = frozenset()
+        """Those of them that did as told."""
+        self._seen: Signature = frozenset()
+        self._started = self._seen_since = self._changed = monotonic()
+        self._retry_at = inf
+        self._epoch = 0
+        self._published: list[RobotAssignment] | None = None
+        self._problem = 'no server has been heard yet'
+        """What needs an operator's eye now."""
+        self._fleet = Fleet(self, self._factory.servers, settings.server_timeout,
+                            settings.call_timeout)
+        self._assignment = self.create_publisher(Assignment, f'~/{qos.ASSIGNMENT}',
+                                                 qos.LATCHED_QOS)
+        self._diagnostics = self.create_publisher(DiagnosticArray, qos.DIAGNOSTICS,
+                                                  qos.DIAGNOSTICS_QOS)
+        self._incarnation = UInt64(data=time_ns())
+        self._announcement = self.create_publisher(UInt64, f'~/{qos.INCARNATION}',
+                                                   qos.LATCHED_QOS)
+        self._announcement.publish(self._incarnation)
+        self.create_subscription(UInt64, f'~/{qos.INCARNATION}', self._on_incarnation,
+                                 qos.LATCHED_QOS)
+        # Planning waits for the solver and for servers' answers. It has a thread to itself: one
+        # plan at a time, while the other thread goes on receiving statuses and those answers.
+        planning = MutuallyExclusiveCallbackGroup()
+        self.create_service(Rebalance, f'~/{qos.REBALANCE}', self._on_rebalance,
+                            callback_group=planning)
+        # Servers are looked after also where simulated time stands still or jumps.
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self.create_timer(float(values['period']), self._on_timer, callback_group=planning,
+                          clock=steady)
+        self.create_timer(1.0, self._on_diagnostics_timer, clock=steady)
+
+    def close(self) -> None:
+        """Nothing outlives the executor."""
+
+    def _on_incarnation(self, other: UInt64) -> None:
+        """Leave the robots to a manager of this name that was there before."""
+        if other.data < self._incarnation.data:
+            self.get_logger().fatal(
+                f'a manager {self.get_name()!r} runs already, here or on another machine of this '
+                'ROS domain; stop that one first, or give this factory another manager.name')
+            self.exit_code = 2
+            STOPPED.set()
+
+    def _on_timer(self) -> None:
+        """Plan again when servers came or went, or are not as they should be."""
+        alive = self._fleet.alive()
+        now = monotonic()
+        seen = signature(alive)
+        if seen != self._seen:
+            self._seen, self._seen_since = seen, now
+        # Not at once at the start: another manager of this name may still be heard.
+        complete = (len(alive) == len(self._factory.servers)
+                    and now - self._started >= self._settle_time)
+        settled = complete or now - self._seen_since >= self._settle_time
+        astray = self._astray()
+        for name, _ in astray:
+            self.get_logger().warning(f'{name} serves other robots than it was told to')
+        self._obedient -= astray
+        if (self._planned - seen or (settled and seen - self._planned) or astray
+                or now >= self._retry_at):
+            self._replan(alive)
+
+    def _astray(self) -> Signature:
+        """Return the obedient servers that say, since a while, that they do something else."""
+        fresh = self._fleet.alive(since=self._changed + AGREEMENT_TIME)
+        return frozenset(
+            (name, incarnation) for name, incarnation in signature(fresh) & self._obedient
+            if {robot.robot: robot.model for robot in fresh[name].robots
+                if robot.state != RobotStatus.LEAVING}
+            != {robot: place.model for robot, place in self._running.items()
+                if place.server == name})
+
+    def _replan(self, alive: Mapping[str, ServerStatus]) -> None:
+        running = self._where(alive)
+        hosts = {name: status.models for name, status in alive.items()}
+        loaded = {model for models in hosts.values() for model in models}
+        models = {robot: model for robot, model in self._models.items() if model in loaded}
+        problems = [f'no living server has model {model} loaded' for model in
+                    sorted(set(self._models.values()) - loaded)]
+        try:
+            try:
+                plan = make_plan(self._factory, models, hosts, running)
+            except errors.OverCapacity as error:
+                # After a loss the rest must go on: serve the most robots that fit, and say so.
+                problems.append(f'not every robot is served: {error}')
+                plan = place_robots(error.fitting, error.best, models, running)
+        except errors.PlanError as error:
+            # What runs goes on.
+            self._enforced(running, alive, self._obedient, [*problems, str(error)])
+            self._retry_at = monotonic() + self._settle_time
+            return
+        self._apply(plan, running, alive, problems)
+
+    def _on_rebalance(self, request: Rebalance.Request,
+                      response: Rebalance.Response) -> Rebalance.Response:
+        alive = self._fleet.alive()
+        running = self._where(alive)
+        try:
+            models = new_models(self._factory, self._models, [
+                Population(item.model, item.count, tuple(item.robots))
+                for item in request.populations])
+            plan = make_plan(self._factory, models,
+                             {name: status.models for name, status in alive.items()}, running)
+        except (errors.PlanError, BadPopulation) as error:
+            return Rebalance.Response(message=str(error), error_code=CODES[type(error)])
+        count = moved(plan.moves)
+        response = Rebalance.Response(
+            success=True, objective=plan.traffic.objective, optimal=plan.traffic.optimal,
+            moved=count, solve_ms=plan.traffic.solve_s * 1e3,
+            robots=self._assignments(models, plan.places),
+            message=f'{count} of {len(plan.places)} robots '
+                    f'{"would move" if request.dry_run else "moved"}')
+        if request.dry_run:
+            return response
+        start = monotonic()
+        self._models = models
+        applied = self._apply(plan, running, alive, [])
+        response.apply_ms = (monotonic() - start) * 1e3
+        if applied.failures:
+            response.success = False
+            response.error_code = Rebalance.Response.NOT_APPLIED
+            response.message = '; '.join(applied.failures.values()) + '; trying again'
+        elif applied.unready:
+            response.message += ('; moved without having been heard by their new server: '
+                                 + ', '.join(sorted(applied.unready)))
+        return response
+
+    def _where(self, alive: Mapping[str, ServerStatus]) -> dict[str, Place]:
+        """Return where robots are answered now: as servers were told, or as they say."""
+        obedient = {name for name, _ in signature(alive) & self._obedient}
+        said = places({name: status for name, status in alive.items() if name not in obedient})
+        if self._published is None:
+            # A manager before this one may have changed the populations.
+            self._models |= {robot: place.model for robot, place in said.items()
+                             if place.model in self._factory.models}
+        return said | {robot: place for robot, place in self._running.items()
+                       if place.server in obedient}
+
+    def _apply(self, plan: FactoryPlan, running: Mapping[str, Place],
+               alive: Mapping[str, ServerStatus], problems: list[str]) -> Applied:
+        start = monotonic()
+        obedient = {name for name, _ in signature(alive) & self._obedient}
+        applied = Transition(self._fleet, self._epoch, self._handover_timeout).apply(
+            running, plan.places, alive, unsure=alive.keys() - obedient)
+        self._epoch = applied.epoch
+        self._enforced(applied.places, alive, frozenset(
+            server for server in signature(alive) if server[0] not in applied.failures),
+            [*problems, *applied.failures.values()])
+        self.get_logger().info(
+            f'{len(self._running)} of {len(self._models)} robots assigned, {moved(plan.moves)} '
+            f'moved; solved in {plan.traffic.solve_s * 1e3:.0f} ms, in force after '
+            f'{(monotonic() - start) * 1e3:.0f} ms')
+        return applied
+
+    def _enforced(self, where: Mapping[str, Place], alive: Mapping[str, ServerStatus],
+                  obedient: Signature, problems: list[str]) -> None:
+        """Keep and publish what is in force now, and say what is not as it should be."""
+        self._running = dict(where)
+        self._planned = signature(alive)
+        self._obedient = self._planned & obedient
+        self._changed = monotonic()
+        self._retry_at = (inf if self._obedient == self._planned
+                          else self._changed + self._settle_time)
+        robots = self._assignments(self._models, self._running)
+        if robots != self._published:
+            self._published = robots
+            self._epoch = max(self._epoch, self._fleet.epoch()) + 1
+            self._assignment.publish(Assignment(
+                header=Header(stamp=self.get_clock().now().to_msg()), epoch=self._epoch,
+                robots=robots))
+        self._say('; '.join(problems))
+
+    def _assignments(self, models: Mapping[str, str],
+                     where: Mapping[str, Place]) -> list[RobotAssignment]:
+        return [RobotAssignment(robot=robot, model=model,
+                                server=where[robot].server if robot in where else '')
+                for robot, model in sorted(models.items())]
+
+    def _say(self, problem: str) -> None:
+        """Keep the problem for /diagnostics and log it once; '' is none."""
+        if problem and problem != self._problem:
+            self.get_logger().warning(problem)
+        self._problem = problem
+
+    def _on_diagnostics_timer(self) -> None:
+        served, robots = len(self._running), len(self._models)
+        level = DiagnosticStatus.WARN if self._problem or served < robots else DiagnosticStatus.OK
+        self._diagnostics.publish(DiagnosticArray(
+            header=Header(stamp=self.get_clock().now().to_msg()),
+            status=[diagnostic(
+                self.get_name(), '', self._problem or 'every robot is assigned', level,
+                {'servers': len(self._fleet.alive()), 'robots': robots, 'assigned': served,
+                 'epoch': self._epoch})]))
+
+
+def signature(alive: Mapping[str, ServerStatus]) -> Signature:
+    """Return which processes the living servers are."""
+    return frozenset((name, status.incarnation) for name, status in alive.items())
+
+
+def main(args: list[str] | None = None) -> int:
+    """Run a manager node."""
+    return run(ManagerNode, partial(MultiThreadedExecutor, num_threads=2), __doc__ or '',
+               PARAMETERS, args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The robots of one server, and how a new assignment changes them: whole, or not at all.
+
+Runs on the executor's thread. Knows neither the engine nor the manager's plan.
+"""
+
+from collections.abc import Mapping
+
+from rclpy.node import Node
+
+from robion_ros.config import check_name, ModelConfig, ROBOT
+from robion_ros.msg import RobotAssignment, RobotStatus
+from robion_ros.nodes.formation import Handover
+from robion_ros.nodes.robot_link import Outputs
+from robion_ros.nodes.served_robot import Hooks, Memory, ServedRobot
+from robion_ros.srv import AssignRobots
+
+
+class Refusal(ValueError):
+    """An assignment that cannot be taken."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Roster:
+    """Every robot this server listens to, answers, or is letting go."""
+
+    def __init__(self, node: Node, models: Mapping[str, ModelConfig],
+                 chunk_length: float, hooks: Hooks, memories: dict[str, Memory]) -> None:
+        self.robots: dict[str, ServedRobot] = {}
+        self.epoch = 0
+        self._node = node
+        self._models = models
+        self._chunk_length = chunk_length
+        self._trajectory = any(model.joint_trajectory for model in models.values())
+        self._hooks = hooks
+        self._memories = memories
+        self._last: tuple[AssignRobots.Request, AssignRobots.Response] | None = None
+
+    @property
+    def active(self) -> dict[str, str]:
+        """The robots that are answered, each with its model."""
+        return {name: robot.formation.model for name, robot in self.robots.items()
+                if robot.formation and robot.formation.active}
+
+    def apply(self, request: AssignRobots.Request) -> AssignRobots.Response:
+        """Take a whole assignment; raise Refusal, and change nothing, if it is wrong."""
+        if request.epoch == self.epoch and self._last and self._last[0] == request:
+            return self._last[1]
+        self._check(request)
+        wanted = {item.robot: item for item in request.robots}
+        released = [_released(name, robot.leave()) for name, robot in self.robots.items()
+                    if robot.formation and name not in wanted]
+        for name, item in wanted.items():
+            robot = self.robots.get(name) or self._welcome(name)
+            robot.listen(item.model, self._models[item.model])
+            if not item.standby:
+                robot.activate(Handover(item.last_request, item.watermark, item.prompt,
+                                        item.prompt_stamp))
+            elif robot.state == RobotStatus.ACTIVE:
+                released.append(_released(name, robot.hold()))
+        self.epoch = request.epoch
+        response = AssignRobots.Response(success=True, released=released)
+        self._last = request, response
+        return response
+
+    def release_all(self) -> None:
+        """Let every robot go; what they asked is still answered."""
+        self._last = None  # A repeated call must not be told that it is in force.
+        for robot in self.robots.values():
+            robot.leave()
+
+    def tidy(self) -> None:
+        """Close the topics of robots that have left and got their last chunk."""
+        for name, robot in list(self.robots.items()):
+            if robot.formation is None and not robot.counters.outstanding:
+                self.robots.pop(name).close()
+
+    def close(self) -> None:
+        """Let go of every topic."""
+        for robot in self.robots.values():
+            robot.close()
+        self.robots.clear()
+
+    def _welcome(self, name: str) -> ServedRobot:
+        outputs = Outputs(self._node, name, self._chunk_length, self._trajectory)
+        memory = self._memories.setdefault(name, Memory())
+        self.robots[name] = ServedRobot(self._node, name, outputs, memory, self._hooks)
+        return self.robots[name]
+
+    def _check(self, request: AssignRobots.Request) -> None:
+        codes = AssignRobots.Response
+        if request.epoch <= self.epoch:
+            raise Refusal(codes.STALE_EPOCH, f'epoch {request.epoch} is not newer than '
+                          f'{self.epoch}, which is in force; call again with a greater one')
+        names: set[str] = set()
+        for item in request.robots:
+            try:
+                check_name('robot', item.robot, ROBOT)
+            except ValueError as error:
+                raise Refusal(codes.BAD_ROBOT, str(error)) from error
+            if item.robot in names:
+                raise Refusal(codes.BAD_ROBOT, f'robot {item.robot!r} stands twice')
+            names.add(item.robot)
+            if item.model not in self._models:
+                raise Refusal(codes.UNKNOWN_MODEL, f'robot {item.robot} needs model '
+                              f'{item.model!r}; loaded here: {", ".join(self._models)}')
+
+
+def _released(name: str, handover: Handover) -> RobotAssignment:
+    return RobotAssignment(
+        robot=name, last_request=handover.last_request, watermark=handover.watermark,
+        prompt=handover.prompt, prompt_stamp=handover.prompt_stamp)

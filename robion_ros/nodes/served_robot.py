@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+One robot at one server: its topics, the forming of its requests, and what became of them.
+
+Everything here runs on the executor's thread, but for end(), which belongs to the thread that
+publishes. Knows neither the engine nor other robots.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from time import monotonic
+
+from rclpy.node import Node
+from sensor_msgs.msg import CompressedImage, Image, JointState
+from std_msgs.msg import String
+
+from robion_ros.config import ModelConfig
+from robion_ros.core import ActionChunk, DropReason, Outcome
+from robion_ros.msg import RobotStatus
+from robion_ros.nodes.convert import prompt_from, state_from
+from robion_ros.nodes.formation import Draft, Formation, Frame, Handover
+from robion_ros.nodes.images import inspect
+from robion_ros.nodes.qos import JOINT_STATES, PROMPT
+from robion_ros.nodes.refused import Refused
+from robion_ros.nodes.robot_link import Inputs, Outputs
+
+SAY_AGAIN = 5.0
+"""Least time between two log lines about one robot, s."""
+
+
+@dataclass
+class Counters:
+    """What became of a robot's requests. Each field is written by one thread only."""
+
+    requests: int = 0
+    refused: int = 0
+    answered: int = 0
+    late: int = 0
+    superseded: int = 0
+    shed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def outstanding(self) -> int:
+        """Requests that have not ended."""
+        return self.requests - (self.answered + self.superseded + self.shed + self.failed
+                                + self.cancelled)
+
+
+@dataclass
+class Memory:
+    """What a server keeps of a robot until its process ends, also while it is elsewhere."""
+
+    counters: Counters = field(default_factory=Counters)
+    handover: Handover = field(default_factory=Handover)
+    """What the robot left with."""
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What a robot calls on its server."""
+
+    on_draft: Callable[[Draft], None]
+    on_new_prompt: Callable[[str], None]
+    """Called with the robot's name when its instruction has changed."""
+
+
+class ServedRobot:
+    """A robot that this server listens to, answers, or is letting go."""
+
+    def __init__(self, node: Node, name: str, outputs: Outputs, memory: Memory,
+                 hooks: Hooks) -> None:
+        self.name = name
+        self.outputs = outputs
+        self.counters = memory.counters
+        self.formation: Formation | None = None
+        self.last_error = ''
+        self.since = monotonic()
+        """When the server began to listen."""
+        self.refusals: dict[str, tuple[float, str]] = {}
+        """When a message of an input was refused last, s of time.monotonic(), and why."""
+        self._memory = memory
+        self._node = node
+        self._hooks = hooks
+        self._inputs: Inputs | None = None
+        self._config: ModelConfig | None = None
+        self._said: dict[str, float] = {}
+
+    @property
+    def state(self) -> int:
+        """One of RobotStatus' constants."""
+        if self.formation is None:
+            return int(RobotStatus.LEAVING)
+        return int(RobotStatus.ACTIVE if self.formation.active else RobotStatus.STANDBY)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the robot is heard and hears."""
+        return self.formation is not None and self.formation.complete and self.outputs.heard
+
+    @property
+    def handover(self) -> Handover:
+        """Where the robot's next server goes on."""
+        return self.formation.handover if self.formation else self._memory.handover
+
+    def listen(self, model: str, config: ModelConfig) -> None:
+        """Form the robot's requests for this model from now on, once activated."""
+        old = self.formation
+        if old is not None and old.model == model:
+            return
+        self.formation = Formation(self.name, model, config, self._memory.handover, old)
+        if self._inputs is None or self._inputs.cameras != config.cameras:
+            self._close_inputs()
+            self._inputs = Inputs(self._node, self.name, config.cameras, self._on_frame,
+                                  self._on_state, self._on_prompt)
+            self.since = monotonic()
+            self.refusals.clear()
+        self._config = config
+
+    def activate(self, handover: Handover) -> None:
+        """Answer the robot from now on."""
+        if self.formation is not None:
+            self.formation.activate(handover, monotonic())
+            self._form()
+
+    def hold(self) -> Handover:
+        """Listen, but answer no more; return where the next server goes on."""
+        assert self.formation is not None
+        self.formation.active = False
+        return self.formation.handover
+
+    def leave(self) -> Handover:
+        """Stop listening; return where the next server goes on."""
+        if self.formation is not None:
+            self._memory.handover = self.formation.handover
+            self.formation = None
+            self._close_inputs()
+        return self.handover
+
+    def close(self) -> None:
+        """Let go of every topic."""
+        self.leave()
+        self.outputs.close()
+
+    def end(self, outcome: Outcome) -> None:
+        """Count how a request ended; call after its chunk was published."""
+        counters = self.counters
+        if isinstance(outcome, ActionChunk):
+            counters.late += not outcome.deadline_met
+            counters.answered += 1
+            return
+        reason = outcome.reason.value
+        setattr(counters, reason, getattr(counters, reason) + 1)
+        text = f'request {outcome.request.number} {reason}: {outcome.detail}'
+        if outcome.reason is DropReason.FAILED:
+            self.last_error = text
+        self.say(reason, text)
+
+    def say(self, kind: str, text: str) -> None:
+        """Log something about the robot, of each kind only every few seconds."""
+        now = monotonic()
+        if now - self._said.get(kind, -SAY_AGAIN) >= SAY_AGAIN:
+            self._said[kind] = now
+            self._node.get_logger().warning(f'{self.name}: {text}')
+
+    def _on_frame(self, camera: str, message: Image | CompressedImage,
+                  published_ns: int) -> None:
+        try:
+            warnings = inspect(message)
+        except Refused as error:
+            self._refuse(camera, error)
+            return
+        if warnings:
+            self.say(f'{camera} warning', f'{camera}: {"; ".join(warnings)}')
+        if self.formation is not None:
+            self.formation.add_frame(camera, Frame(message, published_ns, monotonic()))
+            self._form()
+
+    def _on_state(self, message: JointState) -> None:
+        if self.formation is None or self._config is None:
+            return
+        try:
+            state = state_from(message, self._config.joints)
+        except Refused as error:
+            self._refuse(JOINT_STATES, error)
+            return
+        self.formation.add_state(state, monotonic())
+        self._form()
+
+    def _on_prompt(self, message: String, published_ns: int) -> None:
+        try:
+            prompt = prompt_from(message)
+        except Refused as error:
+            self._refuse(PROMPT, error)
+            return
+        if self.formation is not None and self.formation.add_prompt(prompt, published_ns):
+            self._hooks.on_new_prompt(self.name)
+            self._form()
+
+    def _form(self) -> None:
+        draft = self.formation.form(monotonic()) if self.formation else None
+        if draft is not None:
+            self.counters.requests += 1
+            self._hooks.on_draft(draft)
+
+    def _refuse(self, topic: str, error: Refused) -> None:
+        self.counters.refused += 1
+        self.refusals[topic] = monotonic(), str(error)
+        self.last_error = f'{topic}: {error}'
+        self.say(topic, self.last_error)
+
+    def _close_inputs(self) -> None:
+        if self._inputs is not None:
+            self._inputs.close()
+            self._inputs = None
+
+
+def unheard(robots: Mapping[str, ServedRobot],
+            now: float) -> dict[str, tuple[str, dict[str, str]]]:
+    """
+    Return model and silent inputs of each robot that was listened to in vain for a while.
+
+    An input's value says why its messages are refused, or since when there are none; '' if it
+    was never heard.
+    """
+    since = now - SAY_AGAIN
+    silent = {}
+    for name, robot in robots.items():
+        if robot.formation and robot.since <= since:
+            known = {topic: f'no message for {now - heard:.0f} s' if heard > -inf else ''
+                     for topic, heard in robot.formation.missing(since).items()}
+            known |= {topic: why for topic, (when, why) in robot.refusals.items()
+                      if topic in known and when >= since}
+            if known:
+                silent[name] = robot.formation.model, known
+    return silent

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Server node: serves the robots assigned to it with the models placed on its device.
+
+A lifecycle node. configure loads the models and makes the engine ready, activate serves,
+deactivate lets the robots go and answers what they had asked, cleanup frees everything. It does
+not know the other servers, nor how robots are divided among them.
+"""
+
+import os
+import sys
+from time import monotonic, time_ns
+from typing import TYPE_CHECKING
+
+from diagnostic_msgs.msg import DiagnosticArray
+import rclpy
+from rclpy.clock import Clock, ClockType
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from std_msgs.msg import Header
+
+from robion_ros.config import check_range
+from robion_ros.engine.stats import EngineStats
+from robion_ros.factory_file import load as load_factory
+from robion_ros.msg import ServerStatus
+from robion_ros.nodes import qos
+from robion_ros.nodes.diagnosis import explain
+from robion_ros.nodes.parameters import declare, Parameter
+from robion_ros.nodes.roster import Refusal
+from robion_ros.nodes.served_robot import Memory, SAY_AGAIN, unheard
+from robion_ros.nodes.spin import run
+from robion_ros.nodes.status import diagnostics, server_status
+from robion_ros.srv import AssignRobots
+
+if TYPE_CHECKING:
+    from robion_ros.nodes.serving import Serving
+
+PARAMETERS = (
+    Parameter('config', 'factory.yaml', 'path of the factory file'),
+    Parameter('server', '', "name of this server in the factory file; '': the node's name"),
+    Parameter('autostart', True, 'configure and activate at start'),
+    Parameter('status_rate', 5.0, 'status messages per second, Hz'),
+    Parameter('drain_timeout', 5.0, 'longest wait for requests in flight on deactivate, s'),
+)
+
+SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
+
+
+class ServerNode(LifecycleNode):
+    """One server: wiring between topics, the roster and the engine."""
+
+    def __init__(self) -> None:
+        super().__init__('server')
+        self.exit_code = 0
+        values = declare(self, PARAMETERS)
+        self._factory = load_factory(str(values['config']))
+        self._name = str(values['server']) or self.get_name()
+        if self._name not in self._factory.servers:
+            raise ValueError(f'server {self._name!r} is not in {values["config"]}; there are: '
+                             f'{", ".join(self._factory.servers)}')
+        self._drain_timeout, rate = float(values['drain_timeout']), float(values['status_rate'])
+        check_range('parameter drain_timeout', self._drain_timeout, 0, 3600)
+        check_range('parameter status_rate', rate, 0.1, 100)
+        self._incarnation = time_ns()
+        self._serving: Serving | None = None
+        self._state = ServerStatus.UNCONFIGURED
+        self._memories: dict[str, Memory] = {}
+        self._fault = ''
+        """Why the server could not be configured."""
+        # Named by the server, as the manager knows it, whatever the node is called.
+        status, assign = (qos.private(self._name, name) for name in (qos.STATUS, qos.ASSIGN))
+        self._status = self.create_publisher(ServerStatus, status, qos.LATCHED_QOS)
+        self._diagnostics = self.create_publisher(DiagnosticArray, qos.DIAGNOSTICS,
+                                                  qos.DIAGNOSTICS_QOS)
+        self.create_subscription(ServerStatus, status, self._on_own_status, qos.VOLATILE_QOS)
+        self.create_service(AssignRobots, assign, self._on_assign)
+        # The heart beats also where simulated time stands still or jumps.
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self.create_timer(1.0 / rate, self._on_status_timer, clock=steady)
+        self.create_timer(1.0, self._on_diagnostics_timer, clock=steady)
+        if values['autostart'] and self.trigger_configure() == SUCCESS:
+            self.trigger_activate()
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Load the models and make the engine ready."""
+        # torch takes seconds to load; until then the node can be seen, as unconfigured.
+        from robion_ros.nodes.serving import Serving
+        try:
+            self._serving = Serving(self, self._factory, self._name, self._memories)
+        except InterruptedError as error:
+            self.get_logger().info(str(error))
+            return FAILURE
+        except Exception as error:  # Whatever a model raises: the node stays unconfigured.
+            self._fault = f'cannot configure: {type(error).__name__}: {error}'
+            self.get_logger().error(self._fault)
+            return FAILURE
+        self._fault = ''
+        self._state = ServerStatus.INACTIVE
+        return SUCCESS
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Serve the robots that the manager assigns from now on."""
+        if self._serving:
+            self._serving.engine.resume()
+        self._state = ServerStatus.ACTIVE
+        self._status.publish(self._make_status())
+        return super().on_activate(state)
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Let the robots go and answer what they had asked."""
+        self._state = ServerStatus.INACTIVE
+        if self._serving and not self._serving.drain(self._drain_timeout):
+            self.get_logger().warning(f'requests were still running after {self._drain_timeout} s')
+        self._status.publish(self._make_status())
+        return super().on_deactivate(state)
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Free the models and the engine."""
+        self._state = ServerStatus.UNCONFIGURED
+        if self._serving:
+            self._serving.close()
+            self._serving = None
+        return SUCCESS
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Free everything, from whatever state."""
+        return self.on_cleanup(state)
+
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Go back to unconfigured."""
+        return self.on_cleanup(state)
+
+    def close(self) -> None:
+        """Free what is held when the process ends."""
+        if self._serving:
+            self._serving.close()
+            self._serving = None
+
+    def _on_assign(self, request: AssignRobots.Request,
+                   response: AssignRobots.Response) -> AssignRobots.Response:
+        if self._serving is None or self._state != ServerStatus.ACTIVE:
+            return AssignRobots.Response(
+                message=f'{self._name} is not active; configure and activate it first',
+                error_code=AssignRobots.Response.NOT_ACTIVE)
+        try:
+            response = self._serving.roster.apply(request)
+        except Refusal as error:
+            return AssignRobots.Response(message=str(error), error_code=error.code)
+        self._serving.assign()
+        return response
+
+    def _on_own_status(self, status: ServerStatus) -> None:
+        if status.incarnation < self._incarnation and rclpy.ok():
+            self.get_logger().fatal(
+                f'server {self._name!r} runs already, here or on another machine of this ROS '
+                'domain; stop that one first, or give this one another name')
+            self.exit_code = 2
+            rclpy.try_shutdown()
+
+    def _on_status_timer(self) -> None:
+        if self._serving and not self._serving.engine.alive:
+            raise RuntimeError('the engine has stopped by a fault; the process must be restarted')
+        self._status.publish(self._make_status())
+        if self._serving:
+            self._serving.roster.tidy()
+
+    def _on_diagnostics_timer(self) -> None:
+        problems = {'': self._fault} if self._fault else {}
+        if not self.get_clock().now().nanoseconds:
+            problems[''] = 'time is 0: use_sim_time is set, but nobody publishes /clock'
+            self.get_logger().warning(problems[''], throttle_duration_sec=SAY_AGAIN)
+        if self._serving and self._state == ServerStatus.ACTIVE:
+            robots = self._serving.roster.robots
+            for name, (model, silent) in unheard(robots, monotonic()).items():
+                problems[name] = explain(self, name, silent, self._factory.models[model])
+                robots[name].say('inputs', problems[name])
+        self._diagnostics.publish(diagnostics(self._make_status(), problems))
+
+    def _make_status(self) -> ServerStatus:
+        header = Header(stamp=self.get_clock().now().to_msg())
+        device = self._factory.servers[self._name].device
+        serving = self._serving
+        return server_status(
+            header, self._name, self._incarnation, self._state, device,
+            serving.models if serving else (), serving.roster.robots if serving else {},
+            serving.engine.stats() if serving else EngineStats())
+
+
+def main(args: list[str] | None = None) -> int:
+    """Run a server node."""
+    # The engine's thread must get the interpreter soon after its wait ends, beside an executor
+    # that handles hundreds of messages a second; the default of 5 ms adds that to each lockstep.
+    sys.setswitchinterval(0.0005)
+    # Before torch is loaded: preprocessing works on small tensors, in threads beside the engine
+    # and perhaps other servers; OpenMP's default of a thread per core makes it many times slower.
+    os.environ.setdefault('OMP_NUM_THREADS', '1')
+    return run(ServerNode, SingleThreadedExecutor, __doc__ or '', PARAMETERS, args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The life of a node's process, the same for every node: start, spin, end without a trace.
+
+Knows no node in particular.
+"""
+
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+import signal
+import sys
+from threading import Thread
+import traceback
+
+import rclpy
+from rclpy.exceptions import NameValidationException, ParameterException
+from rclpy.executors import Executor, ExternalShutdownException
+from rclpy.signals import SignalHandlerOptions
+
+from robion_ros.nodes.parameters import describe, Parameter
+from robion_ros.nodes.program import Program
+
+
+class Flag:
+    """An event that a signal handler may set: Event's lock would hold up its own thread."""
+
+    def __init__(self) -> None:
+        self._set = False
+        self._wake: SimpleQueue[None] = SimpleQueue()  # Its put is reentrant.
+
+    def set(self) -> None:
+        """Raise the flag, for good."""
+        self._set = True
+        self._wake.put(None)
+
+    def is_set(self) -> bool:
+        """Return whether the flag was raised."""
+        return self._set
+
+    def wait(self) -> None:
+        """Wait for the flag, in one thread only."""
+        self._wake.get()
+
+
+STOPPED = Flag()
+"""Set when the process shall end; a long callback may look at it."""
+
+
+def run(make: Callable[[], Program], executor: Callable[[], Executor], doc: str,
+        table: Sequence[Parameter], args: Sequence[str] | None = None) -> int:
+    """
+    Run a node until SIGINT, SIGTERM or a shutdown; return the process' exit code.
+
+    make builds the node and may raise ValueError for a configuration that is wrong; for that, and
+    for arguments that ROS does not take, the exit code is 2.
+    """
+    words = list(sys.argv if args is None else args)
+    if {'-h', '--help'} & set(words):
+        print(f'{doc.strip()}\n\nparameters (--ros-args -p name:=value):\n{describe(table)}')
+        return 0
+    # Not rclpy's handlers: they shut the context down at once, under the feet of callbacks and
+    # of the node's own ending, which then can neither log nor publish.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: STOPPED.set())
+    try:
+        rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
+    except RuntimeError as error:
+        return _refuse(words[0], error)
+    try:
+        node = make()
+    except (ValueError, ParameterException, NameValidationException) as error:
+        return _refuse(words[0], error)
+    spinner = executor()
+    spinner.add_node(node)
+    faults: list[Exception] = []
+    thread = Thread(target=_spin, args=(spinner, faults), name='executor')
+    thread.start()
+    STOPPED.wait()  # In the main thread, where signals are handled without delay.
+    spinner.shutdown()
+    thread.join()
+    node.close()
+    node.destroy_node()
+    rclpy.try_shutdown()
+    return 1 if faults else node.exit_code
+
+
+def _refuse(program: str, error: Exception) -> int:
+    """Say why a node cannot start; return the exit code."""
+    print(f'{program}: {error}', file=sys.stderr)
+    rclpy.try_shutdown()
+    return 2
+
+
+def _spin(spinner: Executor, faults: list[Exception]) -> None:
+    """Spin until the executor or the context is shut down, or a callback fails."""
+    try:
+        spinner.spin()
+    except ExternalShutdownException:
+        pass
+    except Exception as error:
+        traceback.print_exc()
+        faults.append(error)
+    finally:
+        STOPPED.set()

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Puts a plan into force: the calls of the three phases, with what each server must know.
+
+Runs on the planning thread, which may wait. Knows neither the solver nor the operator.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from robion_ros.manager.handover import Duties, Duty, moving, phases, Place
+from robion_ros.msg import RobotAssignment, RobotStatus
+from robion_ros.nodes.fleet import Fleet
+from robion_ros.srv import AssignRobots
+
+NUMBER_MARGIN = 1000
+"""Added to the last known request number of a robot whose server died, since it may have
+answered more requests than it lived to report."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of a transition."""
+
+    epoch: int
+    places: Mapping[str, Place]
+    """Where robots are answered now; without those of failed servers that were not there."""
+    failures: Mapping[str, str]
+    """By server: why it did not take its part."""
+    unready: Mapping[str, str]
+    """Robots that were moved without having been heard by their next server."""
+
+
+class Transition:
+    """One change of the assignment."""
+
+    def __init__(self, fleet: Fleet, epoch: int, handover_timeout: float) -> None:
+        self._fleet = fleet
+        self._epoch = max(epoch, fleet.epoch())
+        self._timeout = handover_timeout
+        self._handovers: dict[str, RobotAssignment] = {}
+        self._failures: dict[str, str] = {}
+
+    def apply(self, old: Mapping[str, Place], new: Mapping[str, Place],
+              alive: Collection[str], unsure: Iterable[str]) -> Applied:
+        """
+        Lead the living servers from old to new; see handover.phases.
+
+        A robot whose old or next server fails before it was let go stays where it is.
+        """
+        self._handovers = {
+            robot: _handover(status, old.get(robot), new[robot])
+            for robot, status in self._fleet.robots().items() if robot in new}
+        steps = phases(old, new, alive, unsure)
+        self._call(steps.prepare)
+        while stuck := {robot: old[robot] for robot in moving(old, new, alive)
+                        if self._failures.keys() & {old[robot].server, new[robot].server}}:
+            new = {**new, **stuck}
+            # Whoever has prepared for such a robot must be told again.
+            steps = phases(old, new, alive, steps.prepare)
+            self._call(steps.prepare)
+        standbys = {robot: new[robot].server for robot in moving(old, new, alive)}
+        unready = self._fleet.wait_ready(standbys, self._timeout) if standbys else {}
+        self._call(steps.release)
+        # Who did not let go may be answering on: two must not.
+        held = {robot: old[robot] for robot in standbys if old[robot].server in self._failures}
+        self._call({server: {robot: replace(duty, standby=robot in held)
+                             for robot, duty in duties.items()}
+                    for server, duties in steps.take_over.items()})
+        places = {robot: place for robot, place in {**new, **held}.items()
+                  if place.server not in self._failures or old.get(robot) == place}
+        return Applied(self._epoch, places, self._failures, unready)
+
+    def _call(self, duties: Duties) -> None:
+        """Call the servers of one phase and keep what they let go."""
+        requests = {server: self._request(server, robots) for server, robots in duties.items()
+                    if server not in self._failures}
+        for server, answer in self._fleet.call_all(requests).items():
+            if answer is None:
+                self._failures[server] = f'{server} did not answer'
+            elif not answer.success:
+                self._failures[server] = f'{server} refused: {answer.message}'
+            else:
+                self._handovers |= {robot.robot: robot for robot in answer.released}
+
+    def _request(self, server: str, robots: Mapping[str, Duty]) -> AssignRobots.Request:
+        self._epoch += 1
+        items = []
+        for robot, duty in sorted(robots.items()):
+            known = self._handovers.get(robot) or RobotAssignment()
+            # Without a stamp it is the default of the model that the robot had.
+            prompt = known.prompt if known.prompt_stamp else ''
+            items.append(RobotAssignment(
+                robot=robot, model=duty.model, server=server, standby=duty.standby,
+                last_request=known.last_request, watermark=known.watermark,
+                prompt=prompt, prompt_stamp=known.prompt_stamp))
+        return AssignRobots.Request(epoch=self._epoch, robots=items)
+
+
+def _handover(status: RobotStatus, old: Place | None, new: Place) -> RobotAssignment:
+    """Return what was reported last, until the server that lets the robot go says it exactly."""
+    stays = old is not None and old.server == new.server
+    return RobotAssignment(
+        last_request=status.last_request + (0 if stays else NUMBER_MARGIN),
+        watermark=status.watermark, prompt=status.prompt, prompt_stamp=status.prompt_stamp)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stages keep their own order and run beside each other."""
+
+import threading
+from threading import Barrier, Event, get_ident
+
+import pytest
+import torch
+
+from robion_ros.engine.device import CpuStage, open_device
+
+
+@pytest.fixture
+def stages():
+    device = open_device('cpu')
+    opened = [device.stage('vlm'), device.stage('adit')]
+    yield opened
+    for stage in opened:
+        stage.close()
+
+
+def test_stage_runs_in_order(stages) -> None:
+    seen: list[int] = []
+    for number in range(50):
+        last = stages[0].launch(lambda number=number: seen.append(number))
+    last.result()
+    assert seen == list(range(50))
+
+
+def test_launch_returns_at_once_and_result_waits(stages) -> None:
+    go = Event()
+    pending = stages[0].launch(lambda: go.wait(20))
+    go.set()
+    value, seconds = pending.result()
+    assert value and seconds >= 0
+
+
+def test_stages_run_side_by_side(stages) -> None:
+    meet = Barrier(2, timeout=20)
+    both = [stage.launch(meet.wait) for stage in stages]
+    assert sorted(pending.result().value for pending in both) == [0, 1]
+
+
+def test_error_comes_with_the_result_and_the_stage_goes_on(stages) -> None:
+    def fail() -> None:
+        raise ValueError('no such weight')
+    failed, after = stages[0].launch(fail), stages[0].launch(lambda: 'next')
+    with pytest.raises(ValueError, match='no such weight'):
+        failed.result()
+    assert after.result().value == 'next'
+
+
+def test_stage_keeps_one_thread_and_one_core(stages) -> None:
+    idents = {stages[0].launch(get_ident).result().value for _ in range(5)}
+    assert len(idents) == 1
+    assert stages[0].launch(torch.get_num_threads).result().value == 1
+
+
+def test_stage_makes_no_gradients(stages) -> None:
+    weight = torch.ones(2, requires_grad=True)
+    assert not stages[0].launch(lambda: weight * 2).result().value.requires_grad
+
+
+def test_close_finishes_what_was_launched_and_ends_the_thread() -> None:
+    stage = CpuStage('brief')
+    pending = [stage.launch(lambda number=number: number) for number in range(5)]
+    stage.close()
+    assert [each.result().value for each in pending] == [0, 1, 2, 3, 4]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith('brief')]
+
+
+@pytest.mark.parametrize('name', ['tpu', 'cpu:0', ''])
+def test_unknown_device_is_named(name: str) -> None:
+    with pytest.raises(ValueError, match=f"device '{name}'.*'cpu'"):
+        open_device(name)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tiny model of two cameras and seven joints, and what its robots see."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from robion_ros.config import CameraConfig, ModelConfig
+from robion_ros.core import Observation
+from robion_ros.models import registry
+
+JOINTS = tuple(f'joint_{index}' for index in range(7))
+
+
+@pytest.fixture(scope='session', autouse=True)
+def one_thread():
+    """Compute as a server does: more threads than free cores slow small tensors down."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope='session')
+def model_config() -> Callable[..., ModelConfig]:
+    def make(**changes: object) -> ModelConfig:
+        values = {'architecture': 'tiny', 'cameras': dict.fromkeys(('front', 'wrist'),
+                                                                   CameraConfig()),
+                  'joints': JOINTS, 'rate': 2.0, 'slo': 0.1, 'capacity': 8}
+        return ModelConfig(**(values | changes))
+    return make
+
+
+@pytest.fixture(scope='session')
+def tiny(model_config):
+    return registry.load(model_config(), 'cpu')
+
+
+@pytest.fixture(scope='session')
+def observe() -> Callable[..., Observation]:
+    def make(seed: int = 0, prompt: str = 'pick up the red cube', cameras: int = 2) -> Observation:
+        rng = np.random.default_rng(seed)
+        images = tuple(rng.integers(0, 256, (48, 64, 3), dtype=np.uint8) for _ in range(cameras))
+        return Observation(images, rng.normal(size=7).astype(np.float32), prompt, 0)
+    return make
+
+
+@pytest.fixture(scope='session')
+def stack() -> Callable[..., dict[str, torch.Tensor]]:
+    def make(model, *observations: Observation) -> dict[str, torch.Tensor]:
+        rows = [model.preprocess(observation) for observation in observations]
+        return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+    return make
+
+
+@pytest.fixture(scope='session')
+def answer(stack) -> Callable[..., np.ndarray]:
+    def run(model, observation: Observation, seed: int = 0) -> np.ndarray:
+        context = model.vlm(stack(model, observation))
+        return model.postprocess(model.adit(context, model.noise([seed]))[0], observation)
+    return run

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Server nodes in this process, on a ROS domain of its own, and robots and operators to try them."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+import os
+from pathlib import Path
+import subprocess
+import sys
+from threading import Event, Thread
+from time import monotonic, sleep
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from builtin_interfaces.msg import Time
+import cv2
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState, GetState
+import numpy as np
+import pytest
+import rclpy
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.lifecycle import LifecycleNode
+from rclpy.node import Node
+from sensor_msgs.msg import CompressedImage, Image, JointState
+from std_msgs.msg import Header, String
+import torch
+from trajectory_msgs.msg import JointTrajectory
+
+from robion_ros.core import Observation
+from robion_ros.models import registry
+from robion_ros.models.protocol import ModelSpec, Tensors
+from robion_ros.msg import ActionChunk, RobotAssignment, RobotStatus, ServerStatus
+from robion_ros.nodes import qos
+from robion_ros.nodes.server import ServerNode
+from robion_ros.srv import AssignRobots
+
+TIMEOUT = 20.0
+GRACE = 0.3
+"""What must not happen is given so long to happen, s."""
+
+FACTORY = """
+models:
+  arm: &arm
+    architecture: {architecture}
+    cameras: {{front: raw, wrist: compressed}}
+    joints: [a, b]
+    prompt: pick
+    rate: 100.0
+    slo: 5.0
+    capacity: 4
+    joint_trajectory: true
+  crane: {{<<: *arm, prompt: lift}}
+servers:
+  server_0: {{models: [arm, crane]}}
+  server_1: {{models: [arm, crane]}}
+"""
+
+
+class Fake:
+    """A model that answers with the robot's state; some prompts make it do otherwise."""
+
+    spec = ModelSpec('fake', 2, 2, 3, 2, 0.05)
+
+    def __init__(self) -> None:
+        self.gate = Event()
+        """While it is not set, the VLM stage waits."""
+        self.gate.set()
+        self.prompts: list[str] = []
+        """The instructions that ran, in order."""
+
+    def preprocess(self, observation: Observation) -> Tensors:
+        return {'state': torch.from_numpy(observation.state)}
+
+    def vlm(self, inputs: Tensors) -> Tensors:
+        assert self.gate.wait(TIMEOUT)
+        return inputs
+
+    def adit(self, context: Tensors, noise: torch.Tensor) -> torch.Tensor:
+        return context['state'][:, None, :] + 0 * noise
+
+    def noise(self, seeds: Sequence[int]) -> torch.Tensor:
+        return torch.zeros(len(seeds), 3, 2)
+
+    def postprocess(self, actions: torch.Tensor, observation: Observation) -> np.ndarray:
+        self.prompts.append(observation.prompt)
+        match observation.prompt:
+            case 'nan':
+                return actions.numpy() * np.float32(np.nan)
+            case 'shape':
+                return np.zeros((3, 5), np.float32)
+            case 'raise':
+                raise RuntimeError('out of ideas')
+            case 'die':
+                raise SystemExit
+        return actions.numpy()
+
+
+class Robot:
+    """A robot made by hand: publishes what a test tells it to and keeps the chunks it gets."""
+
+    def __init__(self, node: Node, name: str, **profiles: Any) -> None:
+        self.name = name
+        self._node = node
+        self.chunks: list[ActionChunk] = []
+        self.trajectories: list[JointTrajectory] = []
+        def topic(rest: str) -> str:
+            return f'{name}/{rest}'
+        self.front = node.create_publisher(Image, topic('front/image_raw'),
+                                           profiles.get('front', qos.CAMERA_QOS))
+        self.wrist = node.create_publisher(CompressedImage, topic('wrist/image_raw/compressed'),
+                                           profiles.get('wrist', qos.IMAGE_QOS))
+        self.joints = node.create_publisher(JointState, topic('joint_states'), 10)
+        self.prompt = node.create_publisher(String, topic('prompt'),
+                                            profiles.get('prompt', qos.VOLATILE_QOS))
+        if profiles.get('listens', True):
+            self.listen()
+
+    def listen(self) -> None:
+        self._node.create_subscription(ActionChunk, f'{self.name}/action_chunk',
+                                       self.chunks.append, qos.VOLATILE_QOS)
+        self._node.create_subscription(JointTrajectory, f'{self.name}/joint_trajectory',
+                                       self.trajectories.append, qos.VOLATILE_QOS)
+
+    def observe(self, seconds: int = 0, **other: Any) -> None:
+        """Publish one observation, or of it other messages than the good ones."""
+        stamp = Time(sec=seconds)
+        for publisher, message in ((self.joints, other.get('joints', joints())),
+                                   (self.front, other.get('front', image(stamp))),
+                                   (self.wrist, other.get('wrist', picture(stamp)))):
+            if message is not None:
+                publisher.publish(message)
+
+    def say(self, prompt: str) -> None:
+        self.prompt.publish(String(data=prompt))
+
+
+def image(stamp: Time | None = None, **fields: Any) -> Image:
+    values = {'header': Header(stamp=stamp or Time()), 'encoding': 'rgb8', 'width': 8,
+              'height': 8, 'step': 24, 'data': bytes(192)}
+    return Image(**values | fields)
+
+
+def picture(stamp: Time | None = None, **fields: Any) -> CompressedImage:
+    data = cv2.imencode('.png', np.zeros((8, 8, 3), np.uint8))[1].tobytes()
+    return CompressedImage(**{'header': Header(stamp=stamp or Time()), 'format': 'png',
+                              'data': data} | fields)
+
+
+def joints(**fields: Any) -> JointState:
+    return JointState(**{'name': ['b', 'a'], 'position': [2.0, 1.0]} | fields)
+
+
+class World:
+    """Everything on the test's ROS domain: servers, robots, and one who calls services."""
+
+    def __init__(self, config: Path) -> None:
+        rclpy.init(args=[])
+        self.config = config
+        self.node = rclpy.create_node('operator')
+        self.statuses: dict[str, ServerStatus] = {}
+        self.diagnostics: dict[str, DiagnosticStatus] = {}
+        self.faults: list[Exception] = []
+        self._subscribed: set[str] = set()
+        self._clients: dict[tuple[str, str], Any] = {}
+        self._spinning: dict[Node, tuple[SingleThreadedExecutor, Thread]] = {}
+        self.node.create_subscription(DiagnosticArray, '/diagnostics', self._on_diagnostics, 10)
+        self.spin(self.node)
+
+    def spin(self, node: Node) -> None:
+        def run() -> None:
+            try:
+                executor.spin()
+            except ExternalShutdownException:
+                pass
+            except Exception as error:
+                self.faults.append(error)
+        executor = SingleThreadedExecutor()
+        executor.add_node(node)
+        thread = Thread(target=run, daemon=True)
+        thread.start()
+        self._spinning[node] = executor, thread
+
+    def server(self, name: str = 'server_0', **parameters: Any) -> ServerNode:
+        """Start a server node; it is active unless autostart says otherwise."""
+        values = {'config': self.config} | parameters
+        words = ['--ros-args', '-r', f'__node:={name}']
+        for key, value in values.items():
+            words += ['-p', f'{key}:={value}']
+
+        class Named(LifecycleNode):
+            def __init__(self, node_name: str) -> None:
+                super().__init__(node_name, cli_args=words)
+        server = type('Server', (ServerNode, Named), {})()
+        self.watch(name)
+        self.spin(server)
+        return server
+
+    def end(self, node: Any) -> None:
+        executor, thread = self._spinning.pop(node)
+        executor.shutdown()
+        thread.join(TIMEOUT)
+        assert not thread.is_alive()
+        if isinstance(node, ServerNode):
+            node.close()
+        node.destroy_node()
+
+    def close(self) -> None:
+        for node in list(self._spinning)[::-1]:
+            self.end(node)
+        rclpy.shutdown()
+
+    def watch(self, server: str) -> None:
+        if server not in self._subscribed:
+            self._subscribed.add(server)
+            self.node.create_subscription(
+                ServerStatus, f'{server}/status',
+                lambda status: self.statuses.update({server: status}), qos.LATCHED_QOS)
+
+    def until(self, condition: Callable[[], Any], what: str = 'it') -> None:
+        end = monotonic() + TIMEOUT
+        while not condition():
+            assert not self.faults, self.faults
+            assert monotonic() < end, f'{what} did not become so: {self.statuses}'
+            sleep(0.005)
+
+    def call(self, kind: Any, service: str, request: Any) -> Any:
+        client = self._clients.setdefault((service, kind.__name__),
+                                          self.node.create_client(kind, service))
+        self.until(client.service_is_ready, service)
+        future = client.call_async(request)
+        self.until(future.done, service)
+        return future.result()
+
+    def change(self, transition: str, server: str = 'server_0') -> bool:
+        request = ChangeState.Request(transition=Transition(label=transition))
+        return bool(self.call(ChangeState, f'{server}/change_state', request).success)
+
+    def state(self, server: str = 'server_0') -> str:
+        answer = self.call(GetState, f'{server}/get_state', GetState.Request())
+        return str(answer.current_state.label)
+
+    def assign(self, epoch: int, *robots: RobotAssignment | str,
+               server: str = 'server_0') -> AssignRobots.Response:
+        items = [place(robot) if isinstance(robot, str) else robot for robot in robots]
+        return self.call(AssignRobots, f'{server}/assign',
+                         AssignRobots.Request(epoch=epoch, robots=items))
+
+    def robot_status(self, robot: str = 'r', server: str = 'server_0') -> RobotStatus:
+        """Return what the newest status says of a robot."""
+        status = self.statuses.get(server, ServerStatus())
+        return next((item for item in status.robots if item.robot == robot), RobotStatus())
+
+    def ready(self, *robots: Robot, server: str = 'server_0') -> None:
+        """Wait until robots and server hear each other, and every request has ended."""
+        for robot in robots:
+            self.until(lambda robot=robot: all(
+                publisher.get_subscription_count() for publisher in
+                (robot.front, robot.wrist, robot.joints, robot.prompt)), robot.name)
+            robot.observe()
+            self.until(lambda robot=robot: self.robot_status(robot.name, server).ready, 'ready')
+            self.until(lambda robot=robot: self.ended(robot.name, server), 'ended')
+            self.until(lambda robot=robot: len(robot.chunks) == self.robot_status(
+                robot.name, server).answered, 'got')
+            robot.chunks.clear()
+
+    def ended(self, robot: str = 'r', server: str = 'server_0') -> bool:
+        status = self.robot_status(robot, server)
+        return bool(status.requests == status.answered + status.superseded + status.shed
+                    + status.failed + status.cancelled)
+
+    def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        self.diagnostics.update({status.name: status for status in message.status})
+
+
+def place(robot: str, model: str = 'arm', **fields: Any) -> RobotAssignment:
+    return RobotAssignment(robot=robot, model=model, server='server_0', **fields)
+
+
+@pytest.fixture(scope='session')
+def kit() -> SimpleNamespace:
+    """Return the parts above, which test modules cannot import."""
+    return SimpleNamespace(image=image, picture=picture, joints=joints, place=place,
+                           TIMEOUT=TIMEOUT, GRACE=GRACE)
+
+
+@pytest.fixture
+def own_domain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('ROS_DOMAIN_ID', str(20 + os.getpid() % 20))
+    monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
+
+
+@pytest.fixture
+def write_factory(tmp_path: Path) -> Callable[..., Path]:
+    """Write the factory file, with words of it replaced by others."""
+    def write(architecture: str = 'fake', *replaced: tuple[str, str]) -> Path:
+        text = FACTORY.format(architecture=architecture)
+        for old, new in replaced:
+            assert old in text
+            text = text.replace(old, new)
+        path = tmp_path / 'factory.yaml'
+        path.write_text(text)
+        return path
+    return write
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Fake]]:
+    """Make the architecture 'fake' known; returns the models loaded, by their prompts."""
+    loaded: dict[str, list[Fake]] = defaultdict(list)
+
+    def load(model: Any, config: Any, device: torch.device) -> Fake:
+        loaded[model.prompt].append(Fake())
+        return loaded[model.prompt][-1]
+    module = ModuleType('fake_architecture')
+    vars(module).update(configure=lambda model: Fake, load=load)
+    monkeypatch.setitem(sys.modules, 'fake_architecture', module)
+    monkeypatch.setitem(registry.ARCHITECTURES, 'fake', 'fake_architecture')
+    return loaded
+
+
+@pytest.fixture
+def world(own_domain: None, fakes: dict[str, list[Fake]],
+          write_factory: Callable[..., Path]) -> Iterator[World]:
+    world = World(write_factory())
+    yield world
+    for models in fakes.values():
+        for model in models:
+            model.gate.set()
+    world.close()
+    assert not world.faults
+
+
+@pytest.fixture
+def robot(world: World) -> Callable[..., Robot]:
+    """Make a robot."""
+    return lambda name='r', **profiles: Robot(world.node, name, **profiles)
+
+
+@pytest.fixture
+def launch(own_domain: None, write_factory: Callable[..., Path]
+           ) -> Iterator[Callable[..., 'subprocess.Popen[str]']]:
+    """Start a server as a process of its own."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def launch(*words: str, config: Path | None = None) -> 'subprocess.Popen[str]':
+        path = config or write_factory('tiny')
+        process = subprocess.Popen(
+            [sys.executable, '-P', '-m', 'robion_ros.nodes', 'server', '--ros-args', '-r',
+             '__node:=server_0', '-p', f'config:={path}', *words], stderr=subprocess.PIPE,
+            text=True, env=os.environ | {'PYTHONUNBUFFERED': '1'})
+        processes.append(process)
+        return process
+    yield launch
+    for process in processes:
+        process.kill()
+        process.communicate()

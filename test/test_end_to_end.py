@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Real processes over real DDS: nothing is lost or doubled, and nothing stays behind.
+
+How fast they are is for benchmarks: a loaded machine must not fail these tests.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+import json
+import os
+from pathlib import Path
+import shutil
+import signal
+import subprocess
+import sys
+from time import monotonic, sleep
+from uuid import uuid4
+
+import pytest
+
+from robion_ros.commands.domain import claim_domain
+from robion_ros.nodes.observer import Observer
+
+pytestmark = pytest.mark.ros
+
+CONFIG = Path(__file__).resolve().parents[1] / 'config' / 'demo.yaml'
+ROBION = shutil.which('robion', path=f'{Path(sys.executable).parent}:{os.environ["PATH"]}')
+PATIENCE = 90.0
+ROBOTS = [f'robot_{number}' for number in range(1, 9)]
+
+
+def wait_until(true: Callable[[], object], what: str) -> None:
+    deadline = monotonic() + PATIENCE
+    while not true():
+        assert monotonic() < deadline, f'waited in vain until {what}'
+        sleep(0.1)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A `robion` at work; all that it starts carries its mark."""
+
+    process: subprocess.Popen[str]
+    mark: str
+    output: Path
+
+    def processes(self) -> dict[int, str]:
+        """Return its processes and their command lines, its own and those it left behind."""
+        found = {}
+        for folder in Path('/proc').glob('[0-9]*'):
+            try:
+                if self.mark.encode() in (folder / 'environ').read_bytes():
+                    found[int(folder.name)] = (folder / 'cmdline').read_text().replace('\0', ' ')
+            except OSError:  # It has ended meanwhile.
+                continue
+        return found
+
+    def says(self, text: str) -> None:
+        """Wait until it has printed a text."""
+        wait_until(lambda: text in self.output.read_text() or self.process.poll() is not None,
+                   f'{text!r} is printed')
+        assert text in self.output.read_text()
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C twice; return the exit code."""
+        self.process.send_signal(signal.SIGINT)
+        sleep(0.1)
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        return self.process.wait(PATIENCE)
+
+
+@contextmanager
+def robion(folder: Path, *words: str, **environ: str) -> Iterator[Command]:
+    """Run `robion`; kill whatever of it is left at the end."""
+    assert ROBION, 'robion is not installed'
+    mark = f'ROBION_TEST_MARK={uuid4()}'
+    name, value = mark.split('=')
+    output = folder / 'output.txt'
+    with output.open('w') as stream:
+        process = subprocess.Popen([ROBION, *words], env={**os.environ, **environ, name: value},
+                                   stdout=stream, stderr=subprocess.STDOUT, text=True)
+    command = Command(process, mark, output)
+    try:
+        yield command
+    finally:
+        for pid in command.processes():
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_demo_loses_and_doubles_nothing_while_robots_move(tmp_path: Path) -> None:
+    path = tmp_path / 'summary.json'
+    with robion(tmp_path, 'demo', '--seconds', '8', '--json', str(path)) as demo:
+        code = demo.process.wait(PATIENCE)
+        assert demo.processes() == {}
+    text = demo.output.read_text()
+    assert 'Traceback' not in text
+    summary = json.loads(path.read_text())
+    assert summary['robots'] == 8
+    assert [summary[key] for key in ('lost', 'duplicated', 'wrong')] == [0, 0, 0], text
+    # 2 Hz for 8 s less what starting costs a robot.
+    assert summary['requests'] >= 8 * 2 * 6
+    assert summary['requests'] == sum(
+        summary[key] for key in ('answered', 'superseded', 'shed', 'failed', 'cancelled'))
+    assert [rebalance['moved'] for rebalance in summary['rebalances']] == [3]
+    # Only the machine's speed may keep a demo from being good.
+    assert all('met their deadline' in fault for fault in summary['faults']), text
+    assert code == (1 if summary['slo_attainment'] < 0.98 else 0)
+
+
+@pytest.mark.parametrize(('words', 'moment', 'code'), [
+    (['demo'], 'ROS_DOMAIN_ID=', 130),
+    (['demo'], 'waiting for the first chunk', 130),
+    (['demo'], ' s of 20 s:', 130),
+    (['up', str(CONFIG), '--robots', '8'], '8 simulated robots', 0),
+], ids=['demo begins', 'demo starts robots', 'demo runs', 'up'])
+def test_ctrl_c_ends_everything_without_a_trace(words: list[str], moment: str, code: int,
+                                                tmp_path: Path) -> None:
+    environ: dict[str, str] = {}
+    claim_domain(environ)
+    with robion(tmp_path, *words, **environ) as command:
+        command.says(moment)
+        assert command.interrupt() == code
+        assert command.processes() == {}
+    text = command.output.read_text()
+    assert 'Traceback' not in text and 'KeyboardInterrupt' not in text
+
+
+class Factory:
+    """A running factory, and an observer of it."""
+
+    def __init__(self, command: Command) -> None:
+        self.command = command
+        self.observer = Observer(('server_0', 'server_1'), 'manager', 'simulated_robots')
+
+    def seats(self) -> Mapping[str, str]:
+        return {robot: seat.server for robot, seat in self.observer.snapshot().seats.items()}
+
+    def answered(self) -> Mapping[str, int]:
+        return {robot: report.answered
+                for robot, report in self.observer.snapshot().reports.items()}
+
+    def wait_for_answers(self) -> None:
+        """Wait until every robot has got two more chunks."""
+        before = self.answered()
+        wait_until(lambda: all(self.answered().get(robot, 0) >= before.get(robot, 0) + 2
+                               for robot in ROBOTS), 'every robot is answered')
+
+
+@pytest.fixture(scope='module')
+def factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Factory]:
+    with pytest.MonkeyPatch.context() as patch:
+        environ: dict[str, str] = {}
+        claim_domain(environ)
+        for name, value in environ.items():
+            patch.setenv(name, value)
+        folder = tmp_path_factory.mktemp('up')
+        with robion(folder, 'up', str(CONFIG), '--robots', '8') as command:
+            running = Factory(command)
+            try:
+                wait_until(lambda: not running.observer.missing(), 'services are there')
+                running.wait_for_answers()
+                yield running
+            finally:
+                running.observer.close()
+
+
+def test_dry_run_says_what_would_move_and_changes_nothing(factory: Factory) -> None:
+    seats = factory.seats()
+    answer = factory.observer.rebalance({'place': ROBOTS[:3] + ROBOTS[5:]},
+                                        dry_run=True).result(PATIENCE)
+    assert answer.success and answer.moved == 3 and answer.apply_ms == 0.0
+    factory.wait_for_answers()
+    assert factory.seats() == seats
+
+
+def test_robots_that_do_not_fit_are_refused_and_the_rest_is_served_on(factory: Factory) -> None:
+    seats = factory.seats()
+    answer = factory.observer.rebalance(
+        {'place': [*ROBOTS, *(f'extra_{number}' for number in range(17))]}).result(PATIENCE)
+    assert not answer.success
+    assert 'over by 1 ' in answer.message and 'place' in answer.message
+    factory.wait_for_answers()
+    assert factory.seats() == seats
+
+
+def test_killed_server_comes_back_and_its_robots_are_answered(factory: Factory) -> None:
+    before = factory.observer.snapshot().servers['server_0'].incarnation
+    robots = [robot for robot, server in factory.seats().items() if server == 'server_0']
+    assert robots
+    [pid] = [pid for pid, line in factory.command.processes().items()
+             if '__node:=server_0' in line]
+    os.kill(pid, signal.SIGKILL)
+    factory.wait_for_answers()
+    wait_until(lambda: factory.observer.snapshot().servers['server_0'].incarnation != before
+               and factory.observer.snapshot().servers['server_0'].state == 'active',
+               'the server is back')
+    wait_until(lambda: set(factory.seats().values()) == {'server_0', 'server_1'},
+               'the server has robots again')
+    factory.wait_for_answers()
