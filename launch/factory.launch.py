@@ -9,6 +9,7 @@ from launch import LaunchContext, LaunchDescription
 from launch.action import Action
 from launch.actions import DeclareLaunchArgument, OpaqueFunction
 from launch.substitutions import LaunchConfiguration
+
 from robion_ros.factory_file import load
 from robion_ros.launching import actions, common
 from robion_ros.processes import factory_processes
@@ -18,6 +19,8 @@ def factory(context: LaunchContext) -> list[Action]:
     """Turn the process list of the factory file into actions."""
     config, robots, log_level = (LaunchConfiguration(name).perform(context)
                                  for name in ('config', 'robots', 'log_level'))
+    if not robots.isdecimal():
+        raise ValueError(f'robots:={robots} is not a number; give how many to simulate')
     return actions(factory_processes(load(config), config, log_level, int(robots)))
 
 

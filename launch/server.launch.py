@@ -9,6 +9,7 @@ from launch import LaunchContext, LaunchDescription
 from launch.action import Action
 from launch.actions import DeclareLaunchArgument, OpaqueFunction
 from launch.substitutions import LaunchConfiguration
+
 from robion_ros.factory_file import load
 from robion_ros.launching import actions, common
 from robion_ros.processes import server_process

@@ -238,15 +238,16 @@ def test_reader_who_went_away_does_not_stop_a_process(tmp_path: Path) -> None:
 
 
 def test_handlers_are_put_back_and_those_of_others_left(log: Log) -> None:
-    before = signal.getsignal(signal.SIGINT)
-    mine = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    theirs = [signal.signal(signal.SIGINT, signal.default_int_handler),
+              signal.signal(signal.SIGTERM, signal.SIG_IGN)]
     try:
         with supervise(log):
-            assert signal.getsignal(signal.SIGINT) is not before
+            assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
             assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
-        assert signal.getsignal(signal.SIGINT) is before
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
-        signal.signal(signal.SIGTERM, mine)
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), theirs, strict=True):
+            signal.signal(number, handler)
 
 
 @pytest.mark.parametrize('signals', [

@@ -15,7 +15,7 @@ import sys
 from robion_ros.config import FieldError
 from robion_ros.factory_file import ConfigError
 from robion_ros.manager.errors import PlanError
-from robion_ros.processes import LOG_LEVELS
+from robion_ros.processes import LOG_LEVELS, NotInstalledError
 
 EXIT_CODES = """\
 exit codes:
@@ -32,7 +32,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     arguments = make_parser().parse_args(argv)
     try:
         return int(import_module(f'robion_ros.commands.{arguments.command}').run(arguments))
-    except (ConfigError, FieldError, PlanError) as error:
+    except (ConfigError, FieldError, NotInstalledError, PlanError) as error:
         print(f'robion {arguments.command}: {error}', file=sys.stderr)
         return 1 if isinstance(error, PlanError) else 2
 

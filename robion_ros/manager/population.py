@@ -57,7 +57,7 @@ def new_models(factory: FactoryConfig, running: Mapping[str, str],
             robots = population.robots or tuple(islice(
                 _candidates(factory, running, named, population.model), population.count))
             for robot in robots:
-                # A name made from a model's need not be valid: pi0_ would give pi0__1.
+                # A name made from a model's is longer, and need not be valid.
                 check_name(f'populations[{index}]', robot, ROBOT)
                 models[robot] = population.model
     except FieldError as error:

@@ -116,6 +116,8 @@ def minimise(program: Program, objective: LinearExprT, start: Counts, deadline: 
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
     solver.parameters.linearization_level = 2
+    # It would leave the process without the handler of Ctrl-C that it had before.
+    solver.parameters.catch_sigint_signal = False
     solver.parameters.max_time_in_seconds = max(0.0, deadline - time.monotonic())
     solver.parameters.max_deterministic_time = effort
     status = solver.solve(program.model)

@@ -7,9 +7,8 @@ images, chunks or devices; servers go on serving without it, and when it starts 
 from what they say.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
-from math import inf
 from time import monotonic, time_ns
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
@@ -32,6 +31,7 @@ from robion_ros.nodes.fleet import Fleet, places
 from robion_ros.nodes.parameters import declare, Parameter
 from robion_ros.nodes.spin import run, STOPPED
 from robion_ros.nodes.transition import Applied, Transition
+from robion_ros.nodes.watch import Watch
 from robion_ros.srv import Rebalance
 
 PARAMETERS = (
@@ -51,9 +51,6 @@ CODES = {errors.OverCapacity: Rebalance.Response.OVER_CAPACITY,
 AGREEMENT_TIME = 1.0
 """So long after a change, s, a server must say that it does as told."""
 
-Signature = frozenset[tuple[str, int]]
-"""Living servers and their incarnations."""
-
 
 class ManagerNode(Node):
     """The manager: wiring between the fleet, the planner and the operator."""
@@ -68,24 +65,19 @@ class ManagerNode(Node):
             raise ValueError(f'the manager of {values["config"]} is called {settings.name!r}, '
                              f'this node {self.get_name()!r}: start it with -r '
                              f'__node:={settings.name}')
-        self._settle_time = float(values['settle_time'])
         self._handover_timeout = float(values['handover_timeout'])
         self._models = {robot: model for model, robots in self._factory.robots.items()
                         for robot in robots}
         self._running: dict[str, Place] = {}
-        self._planned: Signature = frozenset()
-        """The servers of the last plan, in force or not."""
-        self._obedient: Signature = frozenset()
-        """Those of them that did as told."""
-        self._seen: Signature = frozenset()
-        self._started = self._seen_since = self._changed = monotonic()
-        self._retry_at = inf
+        self._changed = monotonic()
         self._epoch = 0
         self._published: list[RobotAssignment] | None = None
-        self._problem = 'no server has been heard yet'
+        self._problem = 'waiting for servers'
         """What needs an operator's eye now."""
         self._fleet = Fleet(self, self._factory.servers, settings.server_timeout,
                             settings.call_timeout)
+        self._watch = Watch(self._factory.servers, settings.server_timeout,
+                            float(values['settle_time']))
         self._assignment = self.create_publisher(Assignment, f'~/{qos.ASSIGNMENT}',
                                                  qos.LATCHED_QOS)
         self._diagnostics = self.create_publisher(DiagnosticArray, qos.DIAGNOSTICS,
@@ -122,31 +114,23 @@ class ManagerNode(Node):
     def _on_timer(self) -> None:
         """Plan again when servers came or went, or are not as they should be."""
         alive = self._fleet.alive()
-        now = monotonic()
-        seen = signature(alive)
-        if seen != self._seen:
-            self._seen, self._seen_since = seen, now
-        # Not at once at the start: another manager of this name may still be heard.
-        complete = (len(alive) == len(self._factory.servers)
-                    and now - self._started >= self._settle_time)
-        settled = complete or now - self._seen_since >= self._settle_time
-        astray = self._astray()
-        for name, _ in astray:
-            self.get_logger().warning(f'{name} serves other robots than it was told to')
-        self._obedient -= astray
-        if (self._planned - seen or (settled and seen - self._planned) or astray
-                or now >= self._retry_at):
-            self._replan(alive)
+        if not self._watch.doubt(alive):
+            self._watch.distrust(self._astray())
+            if self._watch.due(alive):
+                self._replan(alive)
+                self._watch.rest()
 
-    def _astray(self) -> Signature:
+    def _astray(self) -> list[str]:
         """Return the obedient servers that say, since a while, that they do something else."""
         fresh = self._fleet.alive(since=self._changed + AGREEMENT_TIME)
-        return frozenset(
-            (name, incarnation) for name, incarnation in signature(fresh) & self._obedient
-            if {robot.robot: robot.model for robot in fresh[name].robots
-                if robot.state != RobotStatus.LEAVING}
-            != {robot: place.model for robot, place in self._running.items()
-                if place.server == name})
+        astray = [name for name in self._watch.obedient(fresh)
+                  if {robot.robot: robot.model for robot in fresh[name].robots
+                      if robot.state != RobotStatus.LEAVING}
+                  != {robot: place.model for robot, place in self._running.items()
+                      if place.server == name}]
+        for name in astray:
+            self.get_logger().warning(f'{name} serves other robots than it was told to')
+        return astray
 
     def _replan(self, alive: Mapping[str, ServerStatus]) -> None:
         running = self._where(alive)
@@ -164,14 +148,24 @@ class ManagerNode(Node):
                 plan = place_robots(error.fitting, error.best, models, running)
         except errors.PlanError as error:
             # What runs goes on.
-            self._enforced(running, alive, self._obedient, [*problems, str(error)])
-            self._retry_at = monotonic() + self._settle_time
+            self._enforced(running, alive, self._watch.obedient(alive), [*problems, str(error)],
+                           again=True)
             return
         self._apply(plan, running, alive, problems)
 
     def _on_rebalance(self, request: Rebalance.Request,
                       response: Rebalance.Response) -> Rebalance.Response:
         alive = self._fleet.alive()
+        doubt = self._watch.doubt(alive)
+        if doubt:
+            return Rebalance.Response(message=doubt, error_code=Rebalance.Response.NO_SERVER)
+        try:
+            return self._rebalance(request, alive)
+        finally:
+            self._watch.rest()
+
+    def _rebalance(self, request: Rebalance.Request,
+                   alive: Mapping[str, ServerStatus]) -> Rebalance.Response:
         running = self._where(alive)
         try:
             models = new_models(self._factory, self._models, [
@@ -205,7 +199,7 @@ class ManagerNode(Node):
 
     def _where(self, alive: Mapping[str, ServerStatus]) -> dict[str, Place]:
         """Return where robots are answered now: as servers were told, or as they say."""
-        obedient = {name for name, _ in signature(alive) & self._obedient}
+        obedient = self._watch.obedient(alive)
         said = places({name: status for name, status in alive.items() if name not in obedient})
         if self._published is None:
             # A manager before this one may have changed the populations.
@@ -217,13 +211,11 @@ class ManagerNode(Node):
     def _apply(self, plan: FactoryPlan, running: Mapping[str, Place],
                alive: Mapping[str, ServerStatus], problems: list[str]) -> Applied:
         start = monotonic()
-        obedient = {name for name, _ in signature(alive) & self._obedient}
         applied = Transition(self._fleet, self._epoch, self._handover_timeout).apply(
-            running, plan.places, alive, unsure=alive.keys() - obedient)
+            running, plan.places, alive, unsure=alive.keys() - self._watch.obedient(alive))
         self._epoch = applied.epoch
-        self._enforced(applied.places, alive, frozenset(
-            server for server in signature(alive) if server[0] not in applied.failures),
-            [*problems, *applied.failures.values()])
+        self._enforced(applied.places, alive, alive.keys() - applied.failures.keys(),
+                       [*problems, *applied.failures.values()], again=bool(applied.failures))
         self.get_logger().info(
             f'{len(self._running)} of {len(self._models)} robots assigned, {moved(plan.moves)} '
             f'moved; solved in {plan.traffic.solve_s * 1e3:.0f} ms, in force after '
@@ -231,14 +223,11 @@ class ManagerNode(Node):
         return applied
 
     def _enforced(self, where: Mapping[str, Place], alive: Mapping[str, ServerStatus],
-                  obedient: Signature, problems: list[str]) -> None:
+                  obedient: Collection[str], problems: list[str], again: bool) -> None:
         """Keep and publish what is in force now, and say what is not as it should be."""
         self._running = dict(where)
-        self._planned = signature(alive)
-        self._obedient = self._planned & obedient
         self._changed = monotonic()
-        self._retry_at = (inf if self._obedient == self._planned
-                          else self._changed + self._settle_time)
+        self._watch.planned(alive, obedient, again)
         robots = self._assignments(self._models, self._running)
         if robots != self._published:
             self._published = robots
@@ -269,11 +258,6 @@ class ManagerNode(Node):
                 self.get_name(), '', self._problem or 'every robot is assigned', level,
                 {'servers': len(self._fleet.alive()), 'robots': robots, 'assigned': served,
                  'epoch': self._epoch})]))
-
-
-def signature(alive: Mapping[str, ServerStatus]) -> Signature:
-    """Return which processes the living servers are."""
-    return frozenset((name, status.incarnation) for name, status in alive.items())
 
 
 def main(args: list[str] | None = None) -> int:

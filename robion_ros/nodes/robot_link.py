@@ -24,7 +24,7 @@ from robion_ros.nodes import qos
 OnFrame = Callable[[str, Image | CompressedImage, int], None]
 """Called with camera, message and publish time, ns."""
 QUIET = SubscriptionEventCallbacks(use_default_callbacks=False)
-"""No warning that a volatile prompt does not reach the latched subscription: the other hears it."""
+"""No warning that the latched subscription misses a volatile prompt: the other hears it."""
 
 
 class Inputs:

@@ -5,7 +5,7 @@ The robots of one server, and how a new assignment changes them: whole, or not a
 Runs on the executor's thread. Knows neither the engine nor the manager's plan.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rclpy.node import Node
 
@@ -29,7 +29,8 @@ class Roster:
     """Every robot this server listens to, answers, or is letting go."""
 
     def __init__(self, node: Node, models: Mapping[str, ModelConfig],
-                 chunk_length: float, hooks: Hooks, memories: dict[str, Memory]) -> None:
+                 chunk_length: float, hooks: Hooks, on_change: Callable[[], None],
+                 memories: dict[str, Memory]) -> None:
         self.robots: dict[str, ServedRobot] = {}
         self.epoch = 0
         self._node = node
@@ -37,6 +38,7 @@ class Roster:
         self._chunk_length = chunk_length
         self._trajectory = any(model.joint_trajectory for model in models.values())
         self._hooks = hooks
+        self._on_change = on_change
         self._memories = memories
         self._last: tuple[AssignRobots.Request, AssignRobots.Response] | None = None
 
@@ -63,6 +65,9 @@ class Roster:
             elif robot.state == RobotStatus.ACTIVE:
                 released.append(_released(name, robot.hold()))
         self.epoch = request.epoch
+        self._on_change()
+        for robot in self.robots.values():
+            robot.form()  # What a standby has kept; not before the engine takes it.
         response = AssignRobots.Response(success=True, released=released)
         self._last = request, response
         return response

@@ -120,10 +120,16 @@ class ServedRobot:
         self._config = config
 
     def activate(self, handover: Handover) -> None:
-        """Answer the robot from now on."""
+        """Answer the robot from the next call of form on."""
         if self.formation is not None:
             self.formation.activate(handover, monotonic())
-            self._form()
+
+    def form(self) -> None:
+        """Form the next request if one can be formed."""
+        draft = self.formation.form(monotonic()) if self.formation else None
+        if draft is not None:
+            self.counters.requests += 1
+            self._hooks.on_draft(draft)
 
     def hold(self) -> Handover:
         """Listen, but answer no more; return where the next server goes on."""
@@ -176,7 +182,7 @@ class ServedRobot:
             self.say(f'{camera} warning', f'{camera}: {"; ".join(warnings)}')
         if self.formation is not None:
             self.formation.add_frame(camera, Frame(message, published_ns, monotonic()))
-            self._form()
+            self.form()
 
     def _on_state(self, message: JointState) -> None:
         if self.formation is None or self._config is None:
@@ -187,7 +193,7 @@ class ServedRobot:
             self._refuse(JOINT_STATES, error)
             return
         self.formation.add_state(state, monotonic())
-        self._form()
+        self.form()
 
     def _on_prompt(self, message: String, published_ns: int) -> None:
         try:
@@ -197,13 +203,7 @@ class ServedRobot:
             return
         if self.formation is not None and self.formation.add_prompt(prompt, published_ns):
             self._hooks.on_new_prompt(self.name)
-            self._form()
-
-    def _form(self) -> None:
-        draft = self.formation.form(monotonic()) if self.formation else None
-        if draft is not None:
-            self.counters.requests += 1
-            self._hooks.on_draft(draft)
+            self.form()
 
     def _refuse(self, topic: str, error: Refused) -> None:
         self.counters.refused += 1

@@ -7,12 +7,15 @@ deactivate lets the robots go and answers what they had asked, cleanup frees eve
 not know the other servers, nor how robots are divided among them.
 """
 
+from collections.abc import Callable
+from functools import partial
 import os
 import sys
 from time import monotonic, time_ns
-from typing import TYPE_CHECKING
+from typing import Any, TYPE_CHECKING
 
 from diagnostic_msgs.msg import DiagnosticArray
+from lifecycle_msgs.srv import ChangeState
 import rclpy
 from rclpy.clock import Clock, ClockType
 from rclpy.executors import SingleThreadedExecutor
@@ -74,6 +77,9 @@ class ServerNode(LifecycleNode):
                                                   qos.DIAGNOSTICS_QOS)
         self.create_subscription(ServerStatus, status, self._on_own_status, qos.VOLATILE_QOS)
         self.create_service(AssignRobots, assign, self._on_assign)
+        for service in self.services:
+            if service.srv_type is ChangeState:
+                service.callback = partial(self._on_change_state, service.callback)
         # The heart beats also where simulated time stands still or jumps.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(1.0 / rate, self._on_status_timer, clock=steady)
@@ -136,6 +142,15 @@ class ServerNode(LifecycleNode):
             self._serving.close()
             self._serving = None
 
+    def _on_change_state(self, change: Callable[..., Any], request: ChangeState.Request,
+                         response: ChangeState.Response) -> ChangeState.Response:
+        try:
+            return change(request, response)
+        except RuntimeError as error:  # From rclpy of Jazzy: no such transition from this state.
+            self.get_logger().error(str(error))
+            response.success = False
+            return response
+
     def _on_assign(self, request: AssignRobots.Request,
                    response: AssignRobots.Response) -> AssignRobots.Response:
         if self._serving is None or self._state != ServerStatus.ACTIVE:
@@ -143,11 +158,9 @@ class ServerNode(LifecycleNode):
                 message=f'{self._name} is not active; configure and activate it first',
                 error_code=AssignRobots.Response.NOT_ACTIVE)
         try:
-            response = self._serving.roster.apply(request)
+            return self._serving.roster.apply(request)
         except Refusal as error:
             return AssignRobots.Response(message=str(error), error_code=error.code)
-        self._serving.assign()
-        return response
 
     def _on_own_status(self, status: ServerStatus) -> None:
         if status.incarnation < self._incarnation and rclpy.ok():

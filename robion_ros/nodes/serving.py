@@ -55,15 +55,7 @@ class Serving:
         length = max(model.spec.horizon * model.spec.step_duration
                      for model in self.models.values())
         self.roster = Roster(node, self.configs, length,
-                             Hooks(self._intake.put, self.on_new_prompt), memories)
-
-    def on_new_prompt(self, robot: str) -> None:
-        """Withdraw what would run under the old instruction."""
-        self._intake.put_job(partial(self.engine.cancel, robot, 'the instruction changed'))
-
-    def assign(self) -> None:
-        """Give the roster to the engine, after the requests that were formed before."""
-        self._intake.put_job(partial(self.engine.assign, self.roster.epoch, self.roster.active))
+                             Hooks(self._intake.put, self._on_new_prompt), self._assign, memories)
 
     def conclude(self, outcome: Outcome) -> None:
         """Take an outcome over from the engine's thread."""
@@ -86,6 +78,14 @@ class Serving:
         self.engine.stop()
         self._outbox.close()
         self.roster.close()
+
+    def _on_new_prompt(self, robot: str) -> None:
+        """Withdraw what would run under the old instruction."""
+        self._intake.put_job(partial(self.engine.cancel, robot, 'the instruction changed'))
+
+    def _assign(self) -> None:
+        """Give the roster to the engine, after the requests that were formed before."""
+        self._intake.put_job(partial(self.engine.assign, self.roster.epoch, self.roster.active))
 
     def _submit(self, draft: Draft) -> None:
         try:

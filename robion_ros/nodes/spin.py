@@ -76,8 +76,9 @@ def run(make: Callable[[], Program], executor: Callable[[], Executor], doc: str,
     thread = Thread(target=_spin, args=(spinner, faults), name='executor')
     thread.start()
     STOPPED.wait()  # In the main thread, where signals are handled without delay.
-    spinner.shutdown()
+    spinner.create_task(lambda: None)  # Wakes it; shutdown, while it spins, would make it fail.
     thread.join()
+    spinner.shutdown()
     node.close()
     node.destroy_node()
     rclpy.try_shutdown()
@@ -92,9 +93,10 @@ def _refuse(program: str, error: Exception) -> int:
 
 
 def _spin(spinner: Executor, faults: list[Exception]) -> None:
-    """Spin until the executor or the context is shut down, or a callback fails."""
+    """Spin until the process shall end, the context is shut down, or a callback fails."""
     try:
-        spinner.spin()
+        while not STOPPED.is_set() and spinner.context.ok():
+            spinner.spin_once()
     except ExternalShutdownException:
         pass
     except Exception as error:

@@ -4,10 +4,11 @@ import pytest
 from robion_ros.config import CameraConfig, FactoryConfig, ModelConfig, ServerConfig
 from robion_ros.manager.population import BadPopulation, new_models, Population
 
+LONG = 'm' * 150
 MODEL = ModelConfig('tiny', {'wrist': CameraConfig()}, ('j1',), rate=2.0, slo=0.1, capacity=8)
 FACTORY = FactoryConfig(
-    {'pick': MODEL, 'place': MODEL, 'sort': MODEL, 'odd_': MODEL, 'gpu': MODEL},
-    {'gpu_1': ServerConfig(('pick', 'place', 'sort', 'odd_', 'gpu'))},
+    {'pick': MODEL, 'place': MODEL, 'sort': MODEL, LONG: MODEL, 'gpu': MODEL},
+    {'gpu_1': ServerConfig(('pick', 'place', 'sort', LONG, 'gpu'))},
     {'pick': ('pick_1', 'pick_2', 'pick_10'), 'place': ('left', 'right')})
 RUNNING = {'pick_10': 'pick', 'pick_2': 'pick', 'pick_1': 'pick', 'left': 'place',
            'right': 'place'}
@@ -68,7 +69,7 @@ def test_result_is_in_natural_order() -> None:
     ([Population('pick', robots=('gpu_1',))], "'gpu_1' stands twice, at servers.gpu_1 already"),
     ([Population('pick', robots=('manager',))], "'manager' stands twice, at manager.name already"),
     ([Population('pick', 2**32 - 1)], r'populations\[0\].count: is 4294967295, must be from 0'),
-    ([Population('odd_', 1)], r"populations\[0\]: 'odd__1' is not a valid ROS name"),
+    ([Population(LONG, 1)], r"populations\[0\]: 'm+\.\.\.' is not a valid ROS name"),
 ], ids=['unknown model', 'model twice', 'robot twice', 'robot of two models', 'invalid name',
         'empty name', 'server', 'manager', 'count', 'made name'])
 def test_bad_population(populations, message) -> None:

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server nodes in this process, on a ROS domain of its own, and robots and operators to try them."""
+"""Server nodes in this process, on a ROS domain of its own, and robots that try them."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 import os
 from pathlib import Path
-import subprocess
-import sys
-from threading import Event, Thread
+from threading import Thread
 from time import monotonic, sleep
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 from builtin_interfaces.msg import Time
@@ -25,12 +23,8 @@ from rclpy.lifecycle import LifecycleNode
 from rclpy.node import Node
 from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import Header, String
-import torch
 from trajectory_msgs.msg import JointTrajectory
 
-from robion_ros.core import Observation
-from robion_ros.models import registry
-from robion_ros.models.protocol import ModelSpec, Tensors
 from robion_ros.msg import ActionChunk, RobotAssignment, RobotStatus, ServerStatus
 from robion_ros.nodes import qos
 from robion_ros.nodes.server import ServerNode
@@ -58,45 +52,6 @@ servers:
 """
 
 
-class Fake:
-    """A model that answers with the robot's state; some prompts make it do otherwise."""
-
-    spec = ModelSpec('fake', 2, 2, 3, 2, 0.05)
-
-    def __init__(self) -> None:
-        self.gate = Event()
-        """While it is not set, the VLM stage waits."""
-        self.gate.set()
-        self.prompts: list[str] = []
-        """The instructions that ran, in order."""
-
-    def preprocess(self, observation: Observation) -> Tensors:
-        return {'state': torch.from_numpy(observation.state)}
-
-    def vlm(self, inputs: Tensors) -> Tensors:
-        assert self.gate.wait(TIMEOUT)
-        return inputs
-
-    def adit(self, context: Tensors, noise: torch.Tensor) -> torch.Tensor:
-        return context['state'][:, None, :] + 0 * noise
-
-    def noise(self, seeds: Sequence[int]) -> torch.Tensor:
-        return torch.zeros(len(seeds), 3, 2)
-
-    def postprocess(self, actions: torch.Tensor, observation: Observation) -> np.ndarray:
-        self.prompts.append(observation.prompt)
-        match observation.prompt:
-            case 'nan':
-                return actions.numpy() * np.float32(np.nan)
-            case 'shape':
-                return np.zeros((3, 5), np.float32)
-            case 'raise':
-                raise RuntimeError('out of ideas')
-            case 'die':
-                raise SystemExit
-        return actions.numpy()
-
-
 class Robot:
     """A robot made by hand: publishes what a test tells it to and keeps the chunks it gets."""
 
@@ -105,6 +60,7 @@ class Robot:
         self._node = node
         self.chunks: list[ActionChunk] = []
         self.trajectories: list[JointTrajectory] = []
+
         def topic(rest: str) -> str:
             return f'{name}/{rest}'
         self.front = node.create_publisher(Image, topic('front/image_raw'),
@@ -159,7 +115,7 @@ class World:
         rclpy.init(args=[])
         self.config = config
         self.node = rclpy.create_node('operator')
-        self.statuses: dict[str, ServerStatus] = {}
+        self.statuses: defaultdict[str, ServerStatus] = defaultdict(ServerStatus)
         self.diagnostics: dict[str, DiagnosticStatus] = {}
         self.faults: list[Exception] = []
         self._subscribed: set[str] = set()
@@ -184,7 +140,7 @@ class World:
 
     def server(self, name: str = 'server_0', **parameters: Any) -> ServerNode:
         """Start a server node; it is active unless autostart says otherwise."""
-        values = {'config': self.config} | parameters
+        values = {'config': self.config, 'status_rate': 50.0} | parameters
         words = ['--ros-args', '-r', f'__node:={name}']
         for key, value in values.items():
             words += ['-p', f'{key}:={value}']
@@ -218,12 +174,9 @@ class World:
                 ServerStatus, f'{server}/status',
                 lambda status: self.statuses.update({server: status}), qos.LATCHED_QOS)
 
-    def until(self, condition: Callable[[], Any], what: str = 'it') -> None:
-        end = monotonic() + TIMEOUT
-        while not condition():
-            assert not self.faults, self.faults
-            assert monotonic() < end, f'{what} did not become so: {self.statuses}'
-            sleep(0.005)
+    def until(self, condition: Callable[[], Any], what: str = 'so') -> None:
+        assert holds(lambda: self.faults or condition(), TIMEOUT), f'not {what}: {self.statuses}'
+        assert not self.faults, self.faults
 
     def call(self, kind: Any, service: str, request: Any) -> Any:
         client = self._clients.setdefault((service, kind.__name__),
@@ -233,8 +186,9 @@ class World:
         self.until(future.done, service)
         return future.result()
 
-    def change(self, transition: str, server: str = 'server_0') -> bool:
-        request = ChangeState.Request(transition=Transition(label=transition))
+    def change(self, transition: str | int, server: str = 'server_0') -> bool:
+        field = 'id' if isinstance(transition, int) else 'label'
+        request = ChangeState.Request(transition=Transition(**{field: transition}))
         return bool(self.call(ChangeState, f'{server}/change_state', request).success)
 
     def state(self, server: str = 'server_0') -> str:
@@ -249,8 +203,8 @@ class World:
 
     def robot_status(self, robot: str = 'r', server: str = 'server_0') -> RobotStatus:
         """Return what the newest status says of a robot."""
-        status = self.statuses.get(server, ServerStatus())
-        return next((item for item in status.robots if item.robot == robot), RobotStatus())
+        return next((item for item in self.statuses[server].robots if item.robot == robot),
+                    RobotStatus())
 
     def ready(self, *robots: Robot, server: str = 'server_0') -> None:
         """Wait until robots and server hear each other, and every request has ended."""
@@ -258,11 +212,15 @@ class World:
             self.until(lambda robot=robot: all(
                 publisher.get_subscription_count() for publisher in
                 (robot.front, robot.wrist, robot.joints, robot.prompt)), robot.name)
-            robot.observe()
-            self.until(lambda robot=robot: self.robot_status(robot.name, server).ready, 'ready')
-            self.until(lambda robot=robot: self.ended(robot.name, server), 'ended')
-            self.until(lambda robot=robot: len(robot.chunks) == self.robot_status(
-                robot.name, server).answered, 'got')
+            heard = False
+            while not heard:  # A first chunk may be sent before the two know each other.
+                robot.observe()
+                self.until(lambda robot=robot: self.robot_status(robot.name, server).ready)
+                self.until(lambda robot=robot: self.ended(robot.name, server))
+                status = self.robot_status(robot.name, server)
+                heard = status.state == RobotStatus.STANDBY or holds(
+                    lambda robot=robot, status=status: any(
+                        chunk.request == status.last_request for chunk in robot.chunks), 1.0)
             robot.chunks.clear()
 
     def ended(self, robot: str = 'r', server: str = 'server_0') -> bool:
@@ -274,6 +232,16 @@ class World:
         self.diagnostics.update({status.name: status for status in message.status})
 
 
+def holds(condition: Callable[[], Any], seconds: float) -> bool:
+    """Wait up to so long for something to be so; return whether it is."""
+    end = monotonic() + seconds
+    while not condition():
+        if monotonic() > end:
+            return False
+        sleep(0.005)
+    return True
+
+
 def place(robot: str, model: str = 'arm', **fields: Any) -> RobotAssignment:
     return RobotAssignment(robot=robot, model=model, server='server_0', **fields)
 
@@ -281,7 +249,7 @@ def place(robot: str, model: str = 'arm', **fields: Any) -> RobotAssignment:
 @pytest.fixture(scope='session')
 def kit() -> SimpleNamespace:
     """Return the parts above, which test modules cannot import."""
-    return SimpleNamespace(image=image, picture=picture, joints=joints, place=place,
+    return SimpleNamespace(holds=holds, image=image, picture=picture, joints=joints, place=place,
                            TIMEOUT=TIMEOUT, GRACE=GRACE)
 
 
@@ -306,22 +274,7 @@ def write_factory(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Fake]]:
-    """Make the architecture 'fake' known; returns the models loaded, by their prompts."""
-    loaded: dict[str, list[Fake]] = defaultdict(list)
-
-    def load(model: Any, config: Any, device: torch.device) -> Fake:
-        loaded[model.prompt].append(Fake())
-        return loaded[model.prompt][-1]
-    module = ModuleType('fake_architecture')
-    vars(module).update(configure=lambda model: Fake, load=load)
-    monkeypatch.setitem(sys.modules, 'fake_architecture', module)
-    monkeypatch.setitem(registry.ARCHITECTURES, 'fake', 'fake_architecture')
-    return loaded
-
-
-@pytest.fixture
-def world(own_domain: None, fakes: dict[str, list[Fake]],
+def world(own_domain: None, fakes: dict[str, list[Any]],
           write_factory: Callable[..., Path]) -> Iterator[World]:
     world = World(write_factory())
     yield world
@@ -336,23 +289,3 @@ def world(own_domain: None, fakes: dict[str, list[Fake]],
 def robot(world: World) -> Callable[..., Robot]:
     """Make a robot."""
     return lambda name='r', **profiles: Robot(world.node, name, **profiles)
-
-
-@pytest.fixture
-def launch(own_domain: None, write_factory: Callable[..., Path]
-           ) -> Iterator[Callable[..., 'subprocess.Popen[str]']]:
-    """Start a server as a process of its own."""
-    processes: list[subprocess.Popen[str]] = []
-
-    def launch(*words: str, config: Path | None = None) -> 'subprocess.Popen[str]':
-        path = config or write_factory('tiny')
-        process = subprocess.Popen(
-            [sys.executable, '-P', '-m', 'robion_ros.nodes', 'server', '--ros-args', '-r',
-             '__node:=server_0', '-p', f'config:={path}', *words], stderr=subprocess.PIPE,
-            text=True, env=os.environ | {'PYTHONUNBUFFERED': '1'})
-        processes.append(process)
-        return process
-    yield launch
-    for process in processes:
-        process.kill()
-        process.communicate()

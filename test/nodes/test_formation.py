@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When requests are formed, without a node: messages and moments come from tables and at random."""
+"""When requests are formed: messages and moments come from tables and at random."""
 
 from dataclasses import replace
 from math import inf
 from typing import Any
 
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 import numpy as np
 import pytest
 
@@ -70,34 +71,22 @@ def test_every_camera_has_to_be_new() -> None:
     assert made.form(1.2)
 
 
-def lacks_camera(made: Formation) -> None:
-    see(made, 5.0, 'front')
-    made.add_state(STATE, 5.0)
-
-
-def old_camera(made: Formation) -> None:
-    see(made, 3.9, 'front')
-    see(made, 5.0, 'wrist')
-    made.add_state(STATE, 5.0)
-
-
-def old_state(made: Formation) -> None:
-    see(made, 5.0)
-    made.add_state(STATE, 3.9)
-
-
-def in_standby(made: Formation) -> None:
-    see(made, 5.0)
-    made.add_state(STATE, 5.0)
-    made.active = False
-
-
-@pytest.mark.parametrize('prepare', [lacks_camera, old_camera, old_state, in_standby])
-def test_no_request(prepare: Any) -> None:
+@pytest.mark.parametrize(('front', 'wrist', 'state', 'active', 'forms'), [
+    (5.0, None, 5.0, True, False),
+    (3.9, 5.0, 5.0, True, False),
+    (5.0, 5.0, 3.9, True, False),
+    (5.0, 5.0, 5.0, False, False),
+    (4.0, 4.0, 4.0, True, True),
+], ids=['lacks a camera', 'old camera', 'old state', 'standby', 'just old enough'])
+def test_age(front: float, wrist: float | None, state: float, active: bool, forms: bool) -> None:
     made = formation()
-    prepare(made)
-    assert made.form(5.0) is None
-    assert made.handover.last_request == 0
+    see(made, front, 'front')
+    if wrist is not None:
+        see(made, wrist, 'wrist')
+    made.add_state(STATE, state)
+    made.active = active
+    assert bool(made.form(5.0)) == forms
+    assert made.handover.last_request == forms
 
 
 def test_no_request_before_the_first_state_and_prompt() -> None:
@@ -112,13 +101,6 @@ def test_no_request_before_the_first_state_and_prompt() -> None:
     draft = made.form(0.0)
     assert draft is not None
     assert draft.prompt == 'go'
-
-
-def test_what_is_just_old_enough_still_serves() -> None:
-    made = formation()
-    see(made, 4.0)
-    made.add_state(STATE, 4.0)
-    assert made.form(5.0)
 
 
 @pytest.mark.parametrize(('moments', 'formed'), [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a robot's topics to its chunks, over real DDS: what is answered, and what is not and why."""
+"""From a robot's topics to its chunks, over real DDS: what is answered, what not and why."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -15,8 +15,6 @@ from robion_ros.nodes import qos, serving
 
 pytestmark = pytest.mark.ros
 
-RELIABLE = QoSProfile(depth=5, reliability=ReliabilityPolicy.RELIABLE)
-BEST_EFFORT = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
 Make = Callable[..., Any]
 
 
@@ -76,10 +74,12 @@ def test_stamps_do_not_matter(world: Any, robot: Make, seconds: int) -> None:
     assert arm.chunks[0].deadline_met
 
 
-@pytest.mark.parametrize('profile', [RELIABLE, BEST_EFFORT], ids=['reliable', 'best effort'])
+@pytest.mark.parametrize('reliability', [
+    ReliabilityPolicy.RELIABLE, ReliabilityPolicy.BEST_EFFORT], ids=lambda kind: kind.name)
 @pytest.mark.parametrize('first', ['robot', 'server'])
-def test_cameras_of_every_quality_of_service_are_heard(world: Any, robot: Make, profile: Any,
-                                                       first: str) -> None:
+def test_cameras_of_both_reliabilities_are_heard(world: Any, robot: Make, reliability: Any,
+                                                 first: str) -> None:
+    profile = QoSProfile(depth=5, reliability=reliability)
     arm = robot(front=profile, wrist=profile) if first == 'robot' else None
     world.server()
     world.assign(1, 'r')
@@ -268,8 +268,7 @@ def test_a_wrong_answer_of_the_model_is_not_published(world: Any, robot: Make, p
     world.until(lambda: arm.chunks)
     assert [chunk.prompt for chunk in arm.chunks] == ['pick']
     world.until(world.ended)
-    assign = world.assign(2)
-    assert [item.robot for item in assign.released] == ['r', 's']
+    assert [item.robot for item in world.assign(2).released] == ['r', 's']
     world.until(lambda: not world.statuses['server_0'].robots)
 
 

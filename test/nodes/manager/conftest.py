@@ -65,10 +65,13 @@ class FakeServer(Node):
         self.calls: list[AssignRobots.Request] = []
         self.robots: dict[str, RobotStatus] = {}
         self.last: tuple[AssignRobots.Request, AssignRobots.Response] | None = None
-        self.status = self.create_publisher(ServerStatus, '~/status', qos.LATCHED_QOS)
+        self.announce()
         self.timer = self.create_timer(0.2, self.beat,
                                        callback_group=MutuallyExclusiveCallbackGroup())
         self.offer()
+
+    def announce(self) -> None:
+        self.status = self.create_publisher(ServerStatus, '~/status', qos.LATCHED_QOS)
 
     def offer(self) -> None:
         self.service = self.create_service(AssignRobots, '~/assign', self.on_assign,
@@ -171,10 +174,32 @@ class Floor:
             lambda array: self.diagnostics.extend(
                 f'{entry.level[0]} {entry.message}' for entry in array.status), 10)
         self.client = self.operator.create_client(Rebalance, 'manager/rebalance')
-        thread = Thread(target=self.executor.spin)
+        spinning = self.spin(self.executor)
+        self.exits.callback(self.operator.destroy_node)
+        self.exits.callback(lambda: [server.destroy_node() for server in self.servers.values()])
+        self.exits.callback(spinning.close)
+
+    @staticmethod
+    def spin(executor: MultiThreadedExecutor) -> ExitStack:
+        """Spin in a thread until what is returned is closed."""
+        ended = Event()
+
+        def spin() -> None:
+            while not ended.is_set():
+                executor.spin_once(timeout_sec=0.1)
+
+        thread = Thread(target=spin)
         thread.start()
-        self.exits.callback(thread.join)
-        self.exits.callback(self.executor.shutdown)
+        ending = ExitStack()
+        ending.callback(executor.shutdown)
+        ending.callback(thread.join)
+        ending.callback(ended.set)
+        return ending
+
+    @property
+    def complaint(self) -> str:
+        """What the manager has said last in /diagnostics, behind its level."""
+        return self.diagnostics[-1] if self.diagnostics else ''
 
     def add(self, name: str = 'server_0', **values: object) -> FakeServer:
         """Start a server."""
@@ -189,12 +214,9 @@ class Floor:
         manager = self.manager = ManagerNode()
         executor = MultiThreadedExecutor(num_threads=2)
         executor.add_node(manager)
-        thread = Thread(target=executor.spin)
-        thread.start()
         ending = ExitStack()
         ending.callback(manager.destroy_node)
-        ending.callback(thread.join)
-        ending.callback(executor.shutdown)
+        ending.callback(self.spin(executor).close)
         self.exits.callback(ending.close)
         return ending.close
 
@@ -221,6 +243,11 @@ class Floor:
         while not condition():
             assert monotonic() < end, what or f'{self.places}, {self.diagnostics[-3:]}'
             sleep(0.02)
+
+    def known(self, robot: str) -> int:
+        """Return the request that the manager has heard of last."""
+        status = self.manager._fleet.robots().get(robot)
+        return status.last_request if status else -1
 
     def settled(self, count: int) -> bool:
         """Return whether so many robots are answered, where the manager says."""

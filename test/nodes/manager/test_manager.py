@@ -10,6 +10,7 @@ from robion_ros.nodes import qos
 
 pytestmark = pytest.mark.ros
 
+GOOD = '0 every robot is assigned'
 ALL = {f'robot_{number}' for number in range(1, 6)}
 NO_ROBOTS = """
 models:
@@ -40,7 +41,7 @@ def test_servers_get_every_robot_once_and_a_late_subscriber_hears_it(floor) -> N
     floor.until(lambda: heard)
     assert heard[0] == floor.assignments[-1]
     assert [robot.robot for robot in heard[0].robots] == sorted(ALL)
-    floor.until(lambda: floor.diagnostics[-1:] == ['0 every robot is assigned'])
+    floor.until(lambda: floor.complaint == GOOD)
 
 
 def test_nothing_is_assigned_until_servers_are_settled(floor) -> None:
@@ -61,7 +62,7 @@ def test_server_that_is_not_active_gets_no_robots_until_it_is(floor) -> None:
     assert not idle.calls
     idle.state, idle.models = ServerStatus.ACTIVE, ['pick', 'place']
     floor.until(lambda: floor.settled(5))
-    floor.until(lambda: floor.diagnostics[-1] == '0 every robot is assigned')
+    floor.until(lambda: floor.complaint == GOOD)
 
 
 def test_robots_of_a_dead_server_go_elsewhere_as_many_as_fit_and_come_back(floor) -> None:
@@ -72,9 +73,7 @@ def test_robots_of_a_dead_server_go_elsewhere_as_many_as_fit_and_come_back(floor
         other.robots[name].prompt = 'do it'
         other.robots[name].prompt_stamp = 6_000
     orphans = set(other.active)
-    seen = floor.manager.get_clock().now()
-    floor.until(lambda: all(floor.manager._fleet.robots()[robot].last_request == 50
-                            for robot in orphans))
+    floor.until(lambda: all(floor.known(robot) == 50 for robot in orphans))
     other.die()
     # 4 fit, there are 5.
     floor.until(lambda: floor.settled(4))
@@ -84,22 +83,19 @@ def test_robots_of_a_dead_server_go_elsewhere_as_many_as_fit_and_come_back(floor
         [told, *_] = one.sent(robot)
         assert told.last_request > 50 and not told.standby
         assert (told.watermark, told.prompt, told.prompt_stamp) == (7_000, 'do it', 6_000)
-    assert seen
-    floor.diagnostics.clear()
     other.restart()
     floor.until(lambda: floor.settled(5))
-    floor.until(lambda: '0 every robot is assigned' in floor.diagnostics)
+    floor.until(lambda: floor.complaint == GOOD)
     assert other.active
 
 
 def test_request_numbers_go_on_at_a_server_that_was_started_again(floor) -> None:
-    [server] = start_one = [floor.add('server_0')]
-    assert start_one
+    server = floor.add('server_0')
     floor.manage()
     floor.until(lambda: floor.settled(4))
     robot = next(iter(server.active))
     server.robots[robot].last_request = 70
-    floor.until(lambda: floor.manager._fleet.robots()[robot].last_request == 70)
+    floor.until(lambda: floor.known(robot) == 70)
     server.die()
     # Heard again, as a new process, before it was missed.
     server.restart()
@@ -112,7 +108,7 @@ def test_loss_of_every_server_is_said_and_published(floor) -> None:
     one.die()
     other.die()
     floor.until(lambda: floor.assignments and not floor.announced)
-    floor.until(lambda: floor.diagnostics[-1].startswith('1 no living server has model pick'))
+    floor.until(lambda: floor.complaint.startswith('1 no living server has model pick'))
     assert {robot.robot for robot in floor.assignments[-1].robots} == ALL
     one.restart()
     other.restart()
@@ -161,7 +157,7 @@ def test_server_that_refuses_is_named_and_tried_again(floor) -> None:
     assert set(floor.announced.values()) <= {('pick', 'server_0'), ('place', 'server_0')}
     rude.refusal = ''
     floor.until(lambda: floor.settled(5))
-    floor.until(lambda: floor.diagnostics[-1] == '0 every robot is assigned')
+    floor.until(lambda: floor.complaint == GOOD)
 
 
 def test_server_without_service_is_named_and_tried_again(floor) -> None:
@@ -222,13 +218,39 @@ def test_manager_that_starts_again_moves_nothing_and_goes_on(floor) -> None:
     assert floor.assignments[-1].epoch > floor.assignments[count - 1].epoch
 
 
+def test_manager_that_starts_again_waits_for_a_server_that_it_hears_late(
+        floor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr('robion_ros.nodes.watch.RECOVERY_TIME', 600.0)
+    one, late = floor.add('server_0'), floor.add('server_1')
+    stop = floor.manage()
+    floor.until(lambda: floor.settled(5))
+    places = floor.places
+    floor.until(lambda: all(status.epoch for status in floor.manager._fleet.alive().values()))
+    stop()
+    # Its last status is latched: a restarted manager would hear that one.
+    late.mute = True
+    late.destroy_publisher(late.status)
+    one.calls.clear()
+    floor.manage()
+    answers = []
+    floor.until(lambda: answers.append(floor.rebalance())
+                or 'not yet heard of server_1' in answers[-1].message)
+    assert {answer.error_code for answer in answers} == {answers[0].NO_SERVER}
+    assert not one.calls
+    late.announce()
+    late.mute = False
+    floor.until(lambda: one.calls)
+    floor.until(lambda: floor.settled(5))
+    assert floor.places == places
+
+
 @pytest.mark.parametrize('floor', [NO_ROBOTS], indirect=True, ids=['no robots'])
 def test_factory_without_robots_waits_for_some(floor) -> None:
     server = floor.add('server_0')
     floor.manage()
     floor.until(lambda: server.calls and floor.assignments)
     assert not floor.assignments[-1].robots
-    floor.until(lambda: floor.diagnostics[-1:] == ['0 every robot is assigned'])
+    floor.until(lambda: floor.complaint == GOOD)
     answer = floor.rebalance(Population(model='pick', count=2))
     assert answer.success
     assert floor.places == {'pick_1': ('pick', 'server_0'), 'pick_2': ('pick', 'server_0')}
@@ -236,7 +258,7 @@ def test_factory_without_robots_waits_for_some(floor) -> None:
 
 def test_factory_without_servers_says_so(floor) -> None:
     floor.manage()
-    floor.until(lambda: floor.diagnostics[-1:] == ['1 no server has been heard yet'])
+    floor.until(lambda: floor.complaint == '1 waiting for servers')
     begin = monotonic()
     answer = floor.rebalance()
     assert monotonic() - begin < 20

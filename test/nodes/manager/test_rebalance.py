@@ -7,8 +7,7 @@ import pytest
 
 from robion_ros.msg import Population, RobotStatus
 
-pytestmark = pytest.mark.ros
-
+GOOD = '0 every robot is assigned'
 FACTORY = """
 models:
   pick: &arm
@@ -109,9 +108,9 @@ def test_model_whose_server_is_gone_is_named(served) -> None:
 
 def test_good_populations_end_a_complaint(served) -> None:
     served.servers['server_1'].die()
-    served.until(lambda: served.diagnostics[-1] == '1 no living server has model place loaded')
+    served.until(lambda: served.complaint == '1 no living server has model place loaded')
     assert served.rebalance(Population(model='place')).success
-    served.until(lambda: served.diagnostics[-1] == '0 every robot is assigned')
+    served.until(lambda: served.complaint == GOOD)
 
 
 def test_robot_that_moves_goes_on_where_it_was(served) -> None:

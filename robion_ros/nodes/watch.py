@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+When the manager plans: when it knows for sure who is there, and that is not as it should be.
+
+Knows neither robots nor plans. Used on the planning thread alone.
+"""
+
+from collections.abc import Collection, Mapping
+from math import inf
+from time import monotonic
+
+from robion_ros.msg import ServerStatus
+
+RECOVERY_TIME = 5.0
+"""So long after its start, s, a manager waits to hear every server if one of them was assigned
+robots before: another may be answering some, too. It takes DDS 3 s to repeat an announcement."""
+
+Signature = frozenset[tuple[str, int]]
+"""Living servers and their incarnations."""
+
+
+class Watch:
+    """The servers as of the last plan, compared with those that are alive now."""
+
+    def __init__(self, servers: Collection[str], server_timeout: float,
+                 settle_time: float) -> None:
+        self._servers = servers
+        self._server_timeout = server_timeout
+        self._settle_time = settle_time
+        self._started = self._looked = self._seen_since = monotonic()
+        self._patient_until = -inf
+        self._seen: Signature = frozenset()
+        self._planned: Signature | None = None
+        """The servers of the last plan, in force or not; None: there was none yet."""
+        self._obedient: Signature = frozenset()
+        """Those of them that did as told."""
+        self._retry_at = inf
+
+    def obedient(self, alive: Mapping[str, ServerStatus]) -> set[str]:
+        """Return the living servers that have done as told since they started."""
+        return {name for name, _ in signature(alive) & self._obedient}
+
+    def distrust(self, names: Collection[str]) -> None:
+        """Take servers as not obedient, and plan again."""
+        self._obedient = frozenset(item for item in self._obedient if item[0] not in names)
+        if names:
+            self._retry_at = -inf
+
+    def doubt(self, alive: Mapping[str, ServerStatus]) -> str:
+        """Return why it is not sure who is there, '' if it is; call before every plan."""
+        now = monotonic()
+        if now - self._looked > self._server_timeout / 2:
+            self._patient_until = now + self._server_timeout
+        self._looked = now
+        if now < self._patient_until:
+            return 'the manager was held up and listens who is there; ask again in a second'
+        missing = [name for name in self._servers if name not in alive]
+        if (missing and self._planned is None and now - self._started < RECOVERY_TIME
+                and any(status.epoch for status in alive.values())):
+            return (f'the manager has just started and not yet heard of {", ".join(missing)}, '
+                    'which may be serving; ask again in some seconds')
+        return ''
+
+    def rest(self) -> None:
+        """Note that planning has ended: the time it took was no hold-up."""
+        self._looked = monotonic()
+
+    def due(self, alive: Mapping[str, ServerStatus]) -> bool:
+        """Return whether it is time to plan for the living servers."""
+        now = monotonic()
+        seen = signature(alive)
+        if seen != self._seen:
+            self._seen, self._seen_since = seen, now
+        # Not at once at the start: another manager of this name may still be heard.
+        complete = (len(alive) == len(self._servers)
+                    and now - self._started >= self._settle_time)
+        settled = complete or now - self._seen_since >= self._settle_time
+        planned = self._planned or frozenset()
+        return bool(planned - seen or (settled and seen - planned) or now >= self._retry_at)
+
+    def planned(self, alive: Mapping[str, ServerStatus], obedient: Collection[str],
+                again: bool) -> None:
+        """Note a plan for the living servers, which of them obeyed, and whether to try again."""
+        self._planned = signature(alive)
+        self._obedient = frozenset(item for item in self._planned if item[0] in obedient)
+        self._retry_at = monotonic() + self._settle_time if again else inf
+
+
+def signature(alive: Mapping[str, ServerStatus]) -> Signature:
+    """Return which processes the living servers are."""
+    return frozenset((name, status.incarnation) for name, status in alive.items())

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model that takes no time and answers as its instruction says, for whoever serves models."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+import sys
+from threading import Event
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from robion_ros.core import Observation
+from robion_ros.models import registry
+from robion_ros.models.protocol import ModelSpec, Tensors
+
+TIMEOUT = 20.0
+
+
+class Fake:
+    """A model that answers with the robot's state; some prompts make it do otherwise."""
+
+    spec = ModelSpec('fake', 2, 2, 3, 2, 0.05)
+
+    def __init__(self) -> None:
+        self.gate = Event()
+        """While it is not set, the VLM stage waits."""
+        self.gate.set()
+        self.prompts: list[str] = []
+        """The instructions that ran, in order."""
+
+    def preprocess(self, observation: Observation) -> Tensors:
+        return {'state': torch.from_numpy(observation.state)}
+
+    def vlm(self, inputs: Tensors) -> Tensors:
+        assert self.gate.wait(TIMEOUT)
+        return inputs
+
+    def adit(self, context: Tensors, noise: torch.Tensor) -> torch.Tensor:
+        return context['state'][:, None, :] + 0 * noise
+
+    def noise(self, seeds: Sequence[int]) -> torch.Tensor:
+        return torch.zeros(len(seeds), 3, 2)
+
+    def postprocess(self, actions: torch.Tensor, observation: Observation) -> np.ndarray:
+        self.prompts.append(observation.prompt)
+        match observation.prompt:
+            case 'nan':
+                return actions.numpy() * np.float32(np.nan)
+            case 'shape':
+                return np.zeros((3, 5), np.float32)
+            case 'raise':
+                raise RuntimeError('out of ideas')
+            case 'die':
+                raise SystemExit
+        return actions.numpy()
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Fake]]:
+    """Make the architecture 'fake' known; returns the models loaded, by their prompts."""
+    loaded: dict[str, list[Fake]] = defaultdict(list)
+
+    def load(model: Any, config: Any, device: torch.device) -> Fake:
+        loaded[model.prompt].append(Fake())
+        return loaded[model.prompt][-1]
+    module = ModuleType('fake_architecture')
+    vars(module).update(configure=lambda model: Fake, load=load)
+    monkeypatch.setitem(sys.modules, 'fake_architecture', module)
+    monkeypatch.setitem(registry.ARCHITECTURES, 'fake', 'fake_architecture')
+    return loaded

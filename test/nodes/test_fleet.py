@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the manager knows of the servers, from statuses alone."""
+
+from collections.abc import Callable, Iterator
+import os
+from threading import Thread
+from time import monotonic
+
+import pytest
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+
+from robion_ros.manager.handover import Place
+from robion_ros.msg import RobotStatus, ServerStatus
+from robion_ros.nodes import fleet as module
+from robion_ros.nodes.fleet import ATTEMPTS, Fleet, places
+from robion_ros.srv import AssignRobots
+
+pytestmark = pytest.mark.ros
+
+ACTIVE = ServerStatus.ACTIVE
+Clock = Callable[[float], None]
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    monkeypatch.setenv('ROS_DOMAIN_ID', str(40 + os.getpid() % 20))
+    monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
+    rclpy.init()
+    node = Node('manager')
+    yield node
+    node.destroy_node()
+    rclpy.shutdown()
+
+
+@pytest.fixture
+def fleet(node: Node) -> Fleet:
+    return Fleet(node, ['s', 't'], 1.0, 0.2)
+
+
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Return a function that sets the fleet's clock, s."""
+    return lambda now: monkeypatch.setattr(module, 'monotonic', lambda: now)
+
+
+def robot(name: str, **values: object) -> RobotStatus:
+    return RobotStatus(robot=name, **{'model': 'a', 'state': RobotStatus.ACTIVE, **values})
+
+
+def test_a_server_is_alive_while_it_serves_and_is_heard(fleet: Fleet, at: Clock) -> None:
+    at(10.0)
+    fleet._on_status('s', ServerStatus(state=ACTIVE))
+    fleet._on_status('t', ServerStatus(state=ServerStatus.INACTIVE))
+    assert set(fleet.alive()) == {'s'}
+    at(11.0)
+    assert set(fleet.alive()) == {'s'} and not fleet.alive(since=10.5)
+    at(11.1)
+    assert not fleet.alive()
+    fleet._on_status('t', ServerStatus(state=ACTIVE))
+    assert set(fleet.alive()) == {'t'}
+    fleet._on_status('t', ServerStatus(state=ServerStatus.UNCONFIGURED))
+    assert not fleet.alive()
+
+
+def test_a_robot_is_known_by_the_server_that_got_farthest(fleet: Fleet) -> None:
+    fleet._on_status('s', ServerStatus(robots=[robot('r1', last_request=5), robot('r2')]))
+    fleet._on_status('t', ServerStatus(robots=[robot('r1', last_request=3)]))
+    assert {name: status.last_request for name, status in fleet.robots().items()} == {
+        'r1': 5, 'r2': 0}
+    fleet._on_status('s', ServerStatus(robots=[robot('r1', last_request=5, prompt='go')]))
+    assert fleet.robots()['r1'].prompt == 'go'
+    # A new process knows nothing; what the one before said stays.
+    fleet._on_status('s', ServerStatus(incarnation=1))
+    assert fleet.robots()['r1'].last_request == 5
+
+
+def test_epoch_is_the_greatest_that_was_heard(fleet: Fleet) -> None:
+    assert fleet.epoch() == 0
+    fleet._on_status('s', ServerStatus(epoch=4))
+    fleet._on_status('t', ServerStatus(epoch=9))
+    assert fleet.epoch() == 9
+
+
+@pytest.mark.parametrize(('ready', 'missing'), [
+    ([('t', 'r1'), ('t', 'r2')], {}),
+    ([('t', 'r1')], {'r2': 't'}),
+    ([('s', 'r1'), ('s', 'r2')], {'r1': 't', 'r2': 't'}),
+], ids=['all', 'one', 'elsewhere'])
+def test_robots_that_are_not_ready_are_returned(fleet: Fleet, ready, missing) -> None:
+    for server in 'st':
+        fleet._on_status(server, ServerStatus(state=ACTIVE, robots=[
+            robot(name, ready=(server, name) in ready) for name in ('r1', 'r2')]))
+    assert fleet.wait_ready({'r1': 't', 'r2': 't'}, 0.05) == missing
+
+
+def test_robot_that_becomes_ready_ends_the_wait(fleet: Fleet) -> None:
+    begin = monotonic()
+    thread = Thread(target=fleet._on_status, args=(
+        's', ServerStatus(robots=[robot('r1', ready=True)])))
+    thread.start()
+    assert fleet.wait_ready({'r1': 's'}, 60.0) == {}
+    assert monotonic() - begin < 30.0
+    thread.join()
+
+
+@pytest.mark.parametrize(('said', 'where'), [
+    ({'s': [robot('r1')], 't': [robot('r2', model='b')]},
+     {'r1': Place('a', 's'), 'r2': Place('b', 't')}),
+    ({'s': [robot('r1', state=RobotStatus.STANDBY)], 't': [robot('r1')]},
+     {'r1': Place('a', 't')}),
+    ({'s': [robot('r1', state=RobotStatus.LEAVING, model='')]}, {}),
+    ({'s': [robot('r1', last_request=9)], 't': [robot('r1', last_request=8)]},
+     {'r1': Place('a', 's')}),
+    ({'s': [robot('r1', last_request=8)], 't': [robot('r1', last_request=9)]},
+     {'r1': Place('a', 't')}),
+], ids=['two', 'standby', 'leaving', 'cut off', 'cut off, other order'])
+def test_places(said, where) -> None:
+    assert places({name: ServerStatus(robots=robots) for name, robots in said.items()}) == where
+
+
+def test_servers_are_called_until_they_answer_or_are_given_up(fleet: Fleet, node: Node) -> None:
+    calls = []
+
+    def answer(request: AssignRobots.Request,
+               response: AssignRobots.Response) -> AssignRobots.Response:
+        calls.append(request.epoch)
+        response.success = True
+        return response
+
+    other = Node('s')
+    other.create_service(AssignRobots, '~/assign', answer)
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    executor.add_node(other)
+    thread = Thread(target=executor.spin)
+    thread.start()
+    try:
+        assert fleet._clients['s'].wait_for_service(30.0)
+        for name in 'st':
+            fleet._on_status(name, ServerStatus(state=ACTIVE))
+        fleet._server_timeout = 60.0
+        sent = []
+        silent = fleet._clients['t']
+        send = silent.call_async
+        silent.call_async = lambda request: sent.append(request) or send(request)
+        answers = fleet.call_all({'s': AssignRobots.Request(epoch=3),
+                                  't': AssignRobots.Request(epoch=4)})
+        assert answers['s'].success and answers['t'] is None
+        assert set(calls) == {3} and len(sent) == ATTEMPTS
+        # One that is dead by then is not called again.
+        fleet._on_status('t', ServerStatus(state=ServerStatus.INACTIVE))
+        sent.clear()
+        assert fleet.call_all({'t': AssignRobots.Request(epoch=5)}) == {'t': None}
+        assert len(sent) == 1
+        assert not any(client._pending_requests for client in fleet._clients.values())
+        assert fleet.call_all({}) == {}
+    finally:
+        executor.shutdown()
+        thread.join()
+        other.destroy_node()
