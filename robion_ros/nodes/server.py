@@ -16,7 +16,6 @@ from typing import Any, TYPE_CHECKING
 
 from diagnostic_msgs.msg import DiagnosticArray
 from lifecycle_msgs.srv import ChangeState
-import rclpy
 from rclpy.clock import Clock, ClockType
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
@@ -31,7 +30,7 @@ from robion_ros.nodes.diagnosis import explain
 from robion_ros.nodes.parameters import declare, Parameter
 from robion_ros.nodes.roster import Refusal
 from robion_ros.nodes.served_robot import Memory, SAY_AGAIN, unheard
-from robion_ros.nodes.spin import run
+from robion_ros.nodes.spin import run, STOPPED
 from robion_ros.nodes.status import diagnostics, server_status
 from robion_ros.srv import AssignRobots
 
@@ -163,12 +162,12 @@ class ServerNode(LifecycleNode):
             return AssignRobots.Response(message=str(error), error_code=error.code)
 
     def _on_own_status(self, status: ServerStatus) -> None:
-        if status.incarnation < self._incarnation and rclpy.ok():
+        if status.incarnation < self._incarnation and not STOPPED.is_set():
             self.get_logger().fatal(
                 f'server {self._name!r} runs already, here or on another machine of this ROS '
                 'domain; stop that one first, or give this one another name')
             self.exit_code = 2
-            rclpy.try_shutdown()
+            STOPPED.set()
 
     def _on_status_timer(self) -> None:
         if self._serving and not self._serving.engine.alive:
