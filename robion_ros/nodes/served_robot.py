@@ -77,6 +77,8 @@ class ServedRobot:
         self.counters = memory.counters
         self.formation: Formation | None = None
         self.last_error = ''
+        self.newest = 0
+        """Number of the newest request that was answered; of the thread that publishes."""
         self.since = monotonic()
         """When the server began to listen."""
         self.refusals: dict[str, tuple[float, str]] = {}

@@ -112,7 +112,11 @@ class Serving:
 
     def _deliver(self, outcome: Outcome) -> None:
         robot = self.roster.robots[outcome.request.robot]
+        if isinstance(outcome, ActionChunk) and outcome.request.number < robot.newest:
+            # Another model was quicker with a newer observation: the robot must not go back.
+            outcome = Dropped(outcome.request, DropReason.SUPERSEDED, 'a newer chunk was sent')
         if isinstance(outcome, ActionChunk):
+            robot.newest = outcome.request.number
             try:
                 self._publish(robot, outcome)
             except Exception as error:  # A chunk that cannot be sent is no answer.
