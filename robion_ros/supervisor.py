@@ -26,6 +26,9 @@ STOP_STEPS = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0
 """What a process is sent to end, and how long it may take, s."""
 LAST_LINES = 1.0
 """Longest wait for them, s: what has left a process' session may still hold its output."""
+REFUSAL = 2
+"""Exit code of a process whose configuration is wrong, or whose name is taken already: starting
+it again would change nothing."""
 REPEAT = 1.0
 """A process may not heed a signal yet, so it is sent again after so long, s."""
 
@@ -84,6 +87,11 @@ class Supervisor:
     def restarts(self) -> dict[str, int]:
         """How often each process has been started again."""
         return {keeper.name: keeper.restarts for keeper in self._keepers}
+
+    @property
+    def over(self) -> list[str]:
+        """The processes that have ended for good."""
+        return [keeper.name for keeper in self._keepers if keeper.ended.is_set()]
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until all processes have ended for good; return whether they have."""
@@ -191,16 +199,21 @@ class _Keeper:
     def _run_again_and_again(self) -> None:
         # A signal for us goes to the main thread, and one for a process waits for its leash.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        while (end := self._run()) is not None and not self._stopping.is_set():
+        while (code := self._run()) is not None and not self._stopping.is_set():
+            if code == REFUSAL:
+                self._say(f'[robion] {self.name} ended with code {code}, see above; it is not '
+                          'started again')
+                return
+            end = describe_end(code)
             if not self._process.respawn:
                 self._say(f'[robion] {self.name} {end}')
                 return
             self.restarts += 1
             self._say(f'[robion] {self.name} {end}; starts again in {RESPAWN_DELAY:g} s '
-                       f'(restart {self.restarts})')
+                      f'(restart {self.restarts})')
             self._stopping.wait(RESPAWN_DELAY)
 
-    def _run(self) -> str | None:
+    def _run(self) -> int | OSError | None:
         """Run the process once; return how it ended, None if it is not wanted any more."""
         command = [sys.executable, '-I', '-S', '-c', LEASH, str(os.getpid()),
                    *self._process.command()]
@@ -213,7 +226,7 @@ class _Keeper:
                     stderr=subprocess.STDOUT, encoding='utf-8', errors='replace',
                     start_new_session=True)
             except OSError as error:
-                return f'cannot be started: {error}'
+                return error
             self.pid = child.pid
         reader = Thread(target=self._read, args=(child.stdout,), daemon=True)
         reader.start()
@@ -226,14 +239,21 @@ class _Keeper:
             self.pid = None
             code = child.wait()
         reader.join(LAST_LINES)
-        if code < 0:
-            return f'was ended by signal {-code} ({signal.strsignal(-code)})'
-        return f'ended with exit code {code}'
+        return code
 
     def _read(self, stream: IO[str]) -> None:
         with stream:
             for line in stream:
                 self._say(f'[{self.name}] {line.rstrip()}')
+
+
+def describe_end(code: int | OSError) -> str:
+    """Return how a process ended, or why it was not started."""
+    if isinstance(code, OSError):
+        return f'cannot be started: {code}'
+    if code < 0:
+        return f'was ended by signal {-code} ({signal.strsignal(-code)})'
+    return f'ended with exit code {code}'
 
 
 def _pass_on(say: Callable[[str], None], line: str) -> None:

@@ -46,11 +46,12 @@ def test_help_loads_nothing_heavy() -> None:
     (['demo', '--robots', 'many'], "'many' is not a number"),
     (['demo', '--seconds', 'nan'], 'is nan, must be from 2 to'),
     (['demo', '--json', '/nowhere/x.json'], '/nowhere/x.json cannot be written: is /nowhere'),
-    (['plan', 'factory.yaml', '--json', '/'], '/ cannot be written'),
+    (['plan', 'factory.yaml', '--json', '/'], '/ is a folder, name a file'),
+    (['demo', '--domain', '233'], 'is 233, must be from 0 to 232'),
     (['up'], 'FACTORY.yaml'),
     (['up', 'factory.yaml', '--log-level', 'loud'], "invalid choice: 'loud'"),
     ([], 'COMMAND'),
-], ids=['no robots', 'not a number', 'nan', 'no folder', 'a folder', 'no file', 'level',
+], ids=['no robots', 'not a number', 'nan', 'no folder', 'a folder', 'domain', 'no file', 'level',
         'no command'])
 def test_wrong_arguments_are_named(words: list[str], problem: str,
                                    capsys: pytest.CaptureFixture[str]) -> None:

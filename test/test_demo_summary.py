@@ -11,7 +11,8 @@ import pytest
 from robion_ros.demo_summary import find_faults, format_summary, percentiles, summarize
 from robion_ros.observed import Counts, Rebalanced, Report
 
-MOVED = Rebalanced(True, '3 of 8 robots moved', moved=3, solve_ms=12.3456, apply_ms=150.0)
+MOVED = Rebalanced(True, '3 of 8 robots moved', moved=3, solve_ms=12.3456, apply_ms=150.0,
+                   to_another_server=2)
 GOOD = summarize([Report('robot_1', sent=50, answered=50, latency_ms=(20.0,)),
                   Report('robot_2', sent=50, answered=49, late=1, latency_ms=(30.0,),
                          overhead_ms=(4.0,))],
@@ -41,7 +42,8 @@ def test_figures_have_the_names_and_sums_of_the_contract() -> None:
         'superseded': 1, 'shed': 0, 'failed': 0, 'cancelled': 0, 'lost': 0, 'duplicated': 0,
         'wrong': 0, 'slo_attainment': 0.98, 'latency_ms': {'p50': 25.0, 'p99': 29.9},
         'ros_overhead_ms': {'p50': 4.0, 'p99': 4.0},
-        'rebalances': [{'moved': 3, 'solve_ms': 12.346, 'apply_ms': 150.0}]}
+        'rebalances': [{'moved': 3, 'to_another_server': 2, 'solve_ms': 12.346,
+                        'apply_ms': 150.0}]}
 
 
 @given(factories())
@@ -80,16 +82,27 @@ def test_percentiles_are_those_of_numpy() -> None:
     assert percentiles(range(101)) == {'p50': 50.0, 'p99': 99.0}
 
 
-def test_text_says_every_figure_and_the_verdict_last() -> None:
-    assert format_summary(GOOD, []) == [
-        '2 robots, 20 s, 100 requests: 99 answered, 1 late, 1 superseded, 0 shed, 0 failed, '
-        '0 cancelled, 0 lost, 0 duplicated, 0 wrong',
+def test_text_says_the_figures_and_the_verdict_last() -> None:
+    assert format_summary({**GOOD, 'robots': 8}, []) == [
+        '8 robots, 20 s, 100 requests: 99 answered, 1 late',
+        '1 superseded',
+        '0 lost, 0 duplicated, 0 wrong',
         'latency: p50 25.0 ms, p99 29.9 ms',
         'overhead of ROS: p50 4.0 ms, p99 4.0 ms',
-        'rebalance: 3 robots moved, solved in 12 ms, in force after 150 ms',
+        'rebalance: 3 of 8 robots moved, 2 to another server',
+        'rebalance: solved in 12 ms, in force after 150 ms',
         'good: 98.00% of the requests met their deadline']
     assert format_summary(GOOD, ['server_0 ended before its time'])[-1] == (
         'not good: server_0 ended before its time')
+
+
+def test_no_line_is_wider_than_a_terminal_and_no_count_is_left_out() -> None:
+    counts = {key: 99_000 + index for index, key in enumerate(
+        ('superseded', 'shed', 'failed', 'cancelled', 'lost', 'duplicated', 'wrong'))}
+    lines = format_summary({**GOOD, **counts, 'robots': 1}, [])
+    assert max(map(len, lines)) <= 80
+    assert all(f'{number} {key}' in '\n'.join(lines) for key, number in counts.items())
+    assert lines[0].startswith('1 robot, ')
 
 
 def test_demo_that_did_not_come_to_figures_has_a_verdict() -> None:

@@ -73,14 +73,15 @@ class Command:
 
 
 @contextmanager
-def robion(folder: Path, *words: str, **environ: str) -> Iterator[Command]:
-    """Run `robion`; kill whatever of it is left at the end."""
+def robion(folder: Path, *words: str, shell: str = '', **environ: str) -> Iterator[Command]:
+    """Run `robion`, or what a shell does with it; kill whatever of it is left at the end."""
     assert ROBION, 'robion is not installed'
     mark = f'ROBION_TEST_MARK={uuid4()}'
     name, value = mark.split('=')
     output = folder / 'output.txt'
     with output.open('w') as stream:
-        process = subprocess.Popen([ROBION, *words], env={**os.environ, **environ, name: value},
+        process = subprocess.Popen([*(('bash', '-c', shell) if shell else ()), ROBION, *words],
+                                   env={**os.environ, **environ, name: value},
                                    stdout=stream, stderr=subprocess.STDOUT, text=True)
     command = Command(process, mark, output)
     try:
@@ -93,11 +94,13 @@ def robion(folder: Path, *words: str, **environ: str) -> Iterator[Command]:
 
 def test_demo_loses_and_doubles_nothing_while_robots_move(tmp_path: Path) -> None:
     path = tmp_path / 'summary.json'
-    with robion(tmp_path, 'demo', '--seconds', '8', '--json', str(path)) as demo:
+    with robion(tmp_path, 'demo', '--seconds', '8', '--json', str(path),
+                ROS_DOMAIN_ID='107') as demo:
         code = demo.process.wait(PATIENCE)
         assert demo.processes() == {}
     text = demo.output.read_text()
     assert 'Traceback' not in text
+    assert 'ROS_DOMAIN_ID=' in text and 'ROS_DOMAIN_ID=107' not in text
     summary = json.loads(path.read_text())
     assert summary['robots'] == 8
     assert [summary[key] for key in ('lost', 'duplicated', 'wrong')] == [0, 0, 0], text
@@ -105,7 +108,8 @@ def test_demo_loses_and_doubles_nothing_while_robots_move(tmp_path: Path) -> Non
     assert summary['requests'] >= 8 * 2 * 6
     assert summary['requests'] == sum(
         summary[key] for key in ('answered', 'superseded', 'shed', 'failed', 'cancelled'))
-    assert [rebalance['moved'] for rebalance in summary['rebalances']] == [3]
+    assert [(rebalance['moved'], rebalance['to_another_server'])
+            for rebalance in summary['rebalances']] == [(3, 3)]
     # Only the machine's speed may keep a demo from being good.
     assert all('met their deadline' in fault for fault in summary['faults']), text
     assert code == (1 if summary['slo_attainment'] < 0.98 else 0)
@@ -120,13 +124,34 @@ def test_demo_loses_and_doubles_nothing_while_robots_move(tmp_path: Path) -> Non
 def test_ctrl_c_ends_everything_without_a_trace(words: list[str], moment: str, code: int,
                                                 tmp_path: Path) -> None:
     environ: dict[str, str] = {}
-    claim_domain(environ)
+    domain = claim_domain(environ)
+    words = [*words, '--domain', domain] if words == ['demo'] else words
     with robion(tmp_path, *words, **environ) as command:
         command.says(moment)
         assert command.interrupt() == code
         assert command.processes() == {}
     text = command.output.read_text()
     assert 'Traceback' not in text and 'KeyboardInterrupt' not in text
+
+
+def test_demo_that_nobody_reads_ends_quietly(tmp_path: Path) -> None:
+    with robion(tmp_path, 'demo', shell='"$0" "$@" | head -1; exit ${PIPESTATUS[0]}') as demo:
+        assert demo.process.wait(PATIENCE) == 141
+        assert demo.processes() == {}
+    [line] = demo.output.read_text().splitlines()
+    assert line.startswith('8 robots on 2 servers, in ROS_DOMAIN_ID=')
+
+
+def test_factory_outlives_its_terminal_under_nohup(tmp_path: Path) -> None:
+    environ: dict[str, str] = {}
+    claim_domain(environ)
+    with robion(tmp_path, 'up', str(CONFIG), shell='trap "" HUP; exec "$0" "$@"',
+                **environ) as command:
+        command.says('[manager] ')
+        command.process.send_signal(signal.SIGHUP)
+        sleep(1.0)
+        assert command.process.poll() is None
+        assert command.interrupt() == 0
 
 
 class Factory:
@@ -185,6 +210,17 @@ def test_robots_that_do_not_fit_are_refused_and_the_rest_is_served_on(factory: F
     assert 'over by 1 ' in answer.message and 'place' in answer.message
     factory.wait_for_answers()
     assert factory.seats() == seats
+
+
+def test_second_factory_of_the_same_names_refuses_to_run(factory: Factory,
+                                                         tmp_path: Path) -> None:
+    with robion(tmp_path, 'up', str(CONFIG)) as second:
+        assert second.process.wait(PATIENCE) == 2
+        assert second.processes() == {}
+    text = second.output.read_text()
+    for name in ('server_0', 'server_1', 'manager'):
+        assert f'{name} ended with code 2, see above; it is not started again' in text
+    factory.wait_for_answers()
 
 
 def test_killed_server_comes_back_and_its_robots_are_answered(factory: Factory) -> None:

@@ -21,7 +21,10 @@ SLEEP = 'print("up", flush=True)\nimport time\nwhile True: time.sleep(0.01)\n'
 STEADY = QUIET_END + SLEEP
 POLITE = STEADY.replace('sys.exit()', 'sys.exit(print("bye"))')
 PARENT = """
-import os, sys, time
+import os, signal, sys, time
+# Whoever runs the tests may have them ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from robion_ros.processes import Process
 from robion_ros.supervisor import Supervisor
 
@@ -157,11 +160,15 @@ def test_what_dies_is_started_again_and_counted(log: Log) -> None:
     assert both.pids == {}
 
 
-def test_what_shall_not_be_started_again_is_not(log: Log) -> None:
-    with supervise(log, Child('a', '', ('raise SystemExit(2)',), False)) as one:
+@pytest.mark.parametrize(('code', 'respawn', 'said'), [
+    (3, False, 'exit code 3'), (2, True, 'code 2, see above; it is not started again')],
+    ids=['not wanted', 'refuses to run'])
+def test_what_shall_not_be_started_again_is_not(log: Log, code: int, respawn: bool,
+                                                said: str) -> None:
+    with supervise(log, Child('a', '', (f'raise SystemExit({code})',), respawn)) as one:
         assert one.wait(30)
-        assert (one.pids, one.restarts) == ({}, {'a': 0})
-    assert log.lines == ['[robion] a ended with exit code 2']
+        assert (one.pids, one.restarts, one.over) == ({}, {'a': 0}, ['a'])
+    assert log.lines == [f'[robion] a ended with {said}']
 
 
 @dataclass(frozen=True)

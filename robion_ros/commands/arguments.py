@@ -21,10 +21,13 @@ EXIT_CODES = """\
 exit codes:
   0    done; demo: the figures were good; up: ended by Ctrl-C
   1    there is no plan for the robots; demo: the figures were not good
-  2    wrong arguments or factory file
+  2    wrong arguments or factory file; up: every process refused to run
   130  demo, plan: ended by Ctrl-C before its time
+  141  nobody reads the output any more
 """
 MOST_ROBOTS = 10_000
+MOST_DOMAIN = 232
+"""The ports of those above are beyond the last one."""
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -51,6 +54,9 @@ def make_parser() -> argparse.ArgumentParser:
     demo.add_argument('--seconds', type=number(float, 2, 86400), default=20.0, metavar='S',
                       help='how long they are served, s (default: 20)')
     demo.add_argument('--json', type=output, metavar='FILE', help='write the summary there')
+    demo.add_argument('--domain', type=number(int, 0, MOST_DOMAIN), metavar='N',
+                      help='ROS domain to run in, whatever ROS_DOMAIN_ID says; default: a free '
+                      'one, on this machine only')
     demo.add_argument('--config', metavar='FACTORY.yaml',
                       help='another factory file; default: share/robion_ros/config/demo.yaml')
 
@@ -90,7 +96,9 @@ def number(kind: type[int] | type[float], low: float, high: float) -> Callable[[
 def output(text: str) -> str:
     """Check now, not after a long run, that a file can be written."""
     path = Path(text)
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f'{text} is a folder, name a file')
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise argparse.ArgumentTypeError(f'{text} cannot be written: is {path.parent} a folder, '
                                          'and yours?')
     return text

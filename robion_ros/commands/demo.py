@@ -22,7 +22,13 @@ from robion_ros.commands.domain import claim_domain
 from robion_ros.commands.live import Screen
 from robion_ros.commands.plan import plan_factory
 from robion_ros.commands.stop import Stop
-from robion_ros.demo_summary import describe_machine, find_faults, format_summary, summarize
+from robion_ros.demo_summary import (
+    count,
+    describe_machine,
+    find_faults,
+    format_summary,
+    summarize,
+)
 from robion_ros.factory_file import load
 from robion_ros.manager.errors import PlanError
 from robion_ros.nodes.observer import Observer
@@ -34,11 +40,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Run a demo; return 0 if its figures are good."""
     with TemporaryDirectory(prefix='robion_demo_') as folder:
         script = prepare(arguments, Path(folder))
-        domain = claim_domain(os.environ)
+        domain = claim_domain(os.environ, arguments.domain)
         os.environ.update(environment())
         with Stop() as stop, Screen(sys.stdout) as screen:
-            screen.say(f'{len(script.plan.places)} robots on {len(script.factory.servers)} '
-                       f'servers, in ROS_DOMAIN_ID={domain}')
+            screen.say(f'{count(len(script.plan.places), "robot")} on '
+                       f'{count(len(script.factory.servers), "server")}, in '
+                       f'ROS_DOMAIN_ID={domain}')
             try:
                 summary, faults = play(script, screen, stop)
             except Interrupted:

@@ -97,6 +97,8 @@ class DemoRun:
         self._observer.finish()
         self._screen.show('waiting for the last chunks', self._observer.snapshot())
         self._expect('the last report of', self._unfinished, FINISH_TIMEOUT)
+        self._screen.show(f'{self._script.seconds:g} s, and the last chunks',
+                          self._observer.snapshot())
         self.faults += self._dead()
 
     def _watch(self, begin: float, until: float) -> None:
@@ -111,8 +113,11 @@ class DemoRun:
         self.rebalances.append(result)
         if not result.success:
             self.faults.append(f'the rebalance failed: {result.message}')
-        self._screen.note(f'rebalance: {result.message}; solved in {result.solve_ms:.0f} ms, '
-                          f'in force after {result.apply_ms:.0f} ms')
+        self._screen.note(f'rebalance: {result.message}')
+        if result.success:
+            self._screen.note(f'rebalance: {result.to_another_server} to another server; solved '
+                              f'in {result.solve_ms:.0f} ms, in force after '
+                              f'{result.apply_ms:.0f} ms')
 
     def _expect(self, what: str, missing: Missing, timeout: float) -> None:
         """Wait; what does not come is a fault, but the demo goes on."""
@@ -123,9 +128,10 @@ class DemoRun:
 
     def _wait_for(self, what: str, missing: Missing, deadline: float,
                   unharmed: bool = False) -> None:
-        """Wait until nothing is missing; unharmed: and as long as no process has died."""
+        """Wait until nothing is missing; unharmed: and as long as every process runs."""
         while names := missing(self._observer.snapshot()):
-            dead = unharmed and any(self._supervisor.restarts.values())
+            dead = unharmed and (self._supervisor.over
+                                 or any(self._supervisor.restarts.values()))
             if dead or monotonic() >= deadline:
                 raise NotServed('; '.join([f'waited in vain for {what} {join(names)}',
                                            *self._dead()]))

@@ -13,15 +13,18 @@ DOMAINS = range(1, 101)
 """0 is everybody's; the ports of those above 101 are handed out to other programs by Linux."""
 
 
-def claim_domain(environment: MutableMapping[str, str]) -> str:
+def claim_domain(environment: MutableMapping[str, str], domain: int | None = None) -> str:
     """
-    Put a free domain and the wish to stay on this machine into environment; return the domain.
+    Put a domain and the wish to stay on this machine into environment; return the domain.
 
-    What the user has set stays.
+    None: one that is free here, whatever environment says: that may be where real robots are.
+    Only in a domain of the user's choice may the range of discovery be the user's, too.
     """
+    if domain is None:
+        domain = free_domain(os.getpid())
+        environment['ROS_AUTOMATIC_DISCOVERY_RANGE'] = 'LOCALHOST'
     environment.setdefault('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
-    if not environment.get('ROS_DOMAIN_ID'):
-        environment['ROS_DOMAIN_ID'] = str(free_domain(os.getpid()))
+    environment['ROS_DOMAIN_ID'] = str(domain)
     return environment['ROS_DOMAIN_ID']
 
 

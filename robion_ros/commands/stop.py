@@ -24,7 +24,9 @@ class Stop:
 
     def __enter__(self) -> Self:
         for number in SIGNALS:
-            signal.signal(number, self._on_signal)
+            # nohup has it ignored for us to outlive the terminal.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,

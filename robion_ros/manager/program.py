@@ -69,9 +69,12 @@ def build(robots: Mapping[str, int], places: Mapping[str, Mapping[str, int]]) ->
             top = max(capacities.values())
             total = model.new_int_var(0, top, f'{server}/total')
             model.add(total == sum(var for var, _ in own))
-            pairs += [_square(model, total, top),
-                      *(-_square(model, r[server, name], most[server, name])
-                        for name in capacities)]
+            own_pairs = LinearExpr.sum([_square(model, total, top),
+                                        *(-_square(model, r[server, name], most[server, name])
+                                          for name in capacities)])
+            # Implied, but not seen by the solver, which could then not prove that 0 is the least.
+            model.add(own_pairs >= 0)
+            pairs.append(own_pairs)
     return Program(model, r, served, LinearExpr.sum(pairs), peak)
 
 

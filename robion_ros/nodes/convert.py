@@ -159,15 +159,6 @@ def trajectory_message(chunk: ActionChunk, model: ModelConfig,
     return JointTrajectory(joint_names=list(model.action_names), points=points)
 
 
-def chunk_from(message: ActionChunkMessage) -> np.ndarray:
-    """Return a received chunk's actions as float32 [T, A], a view of them; raise Refused."""
-    actions = np.asarray(message.actions, np.float32)
-    if actions.size != message.horizon * len(message.names):
-        raise Refused(f'chunk has {actions.size} values, must be {message.horizon} steps of '
-                      f'{len(message.names)}')
-    return _checked(actions.reshape(message.horizon, len(message.names)), message.names)
-
-
 def _checked(actions: Any, names: Any) -> np.ndarray:
     """Return actions as float32 [T, A], T >= 1, one finite value for each name, or raise."""
     values = np.asarray(actions, np.float32)

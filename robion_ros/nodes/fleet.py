@@ -75,14 +75,18 @@ class Fleet:
         with self._changed:
             return max((heard.status.epoch for heard in self._heard.values()), default=0)
 
-    def wait_ready(self, standbys: Mapping[str, str], timeout: float) -> dict[str, str]:
+    def wait_ready(self, standbys: Mapping[str, str], epochs: Mapping[str, int],
+                   timeout: float) -> dict[str, str]:
         """
         Wait until each robot is ready at its server; return those that are not after timeout s.
 
         A robot that has sent frames to its next server and hears it loses nothing by the move.
+        Statuses from before a server took the epoch it was given last do not count: it may have
+        had the robot, and let it go, since.
         """
         def missing() -> dict[str, str]:
             ready = {(name, robot.robot) for name, heard in self._heard.items()
+                     if heard.status.epoch >= epochs.get(name, 0)
                      for robot in heard.status.robots if robot.ready}
             return {robot: server for robot, server in standbys.items()
                     if (server, robot) not in ready}

@@ -132,10 +132,15 @@ class Formation:
         """Keep the newest joint state."""
         self._state = state, now
 
-    def add_prompt(self, prompt: str, published_ns: int) -> bool:
-        """Keep a prompt unless a later one is known; return whether it changed."""
+    def add_prompt(self, prompt: str, published_ns: int, live: bool = False) -> bool:
+        """
+        Keep a prompt unless a later one is known; return whether it changed.
+
+        A live one is the latest, whatever its publisher's clock says; one that was published
+        before, and latched, is as old as its stamp.
+        """
         old = self.handover
-        if published_ns < old.prompt_stamp:
+        if not live and published_ns < old.prompt_stamp:
             return False
         self.handover = replace(old, prompt=prompt, prompt_stamp=published_ns)
         return prompt != old.prompt

@@ -75,8 +75,9 @@ LAYOUTS = {
 UNORDERED = {'8UC3': '8', '8UC4': 'a8'}
 """Encodings that do not say the order of their colours, and what follows it in those that do."""
 DEPTH = re.compile(r'(16U|16S|32S|32F|64F)(C1)?')
-MAX_PIXELS = 100_000_000
-"""Largest image that is converted: a message of a few bytes could claim any size."""
+MAX_PIXELS = 16_000_000
+"""Largest image that is converted, twice a 4K picture: one of a few bytes could claim any size, and
+hold up the pictures of every other robot while it is decoded."""
 
 
 def check_size(width: int, height: int) -> None:

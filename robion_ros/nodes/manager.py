@@ -48,6 +48,8 @@ CODES = {errors.OverCapacity: Rebalance.Response.OVER_CAPACITY,
          errors.InfeasiblePlan: Rebalance.Response.BAD_PLAN,
          BadPopulation: Rebalance.Response.BAD_POPULATION}
 
+START_TIME = 10.0
+"""After so long, s, an operator is told which servers are not there."""
 AGREEMENT_TIME = 1.0
 """So long after a change, s, a server must say that it does as told."""
 
@@ -69,7 +71,7 @@ class ManagerNode(Node):
         self._models = {robot: model for model, robots in self._factory.robots.items()
                         for robot in robots}
         self._running: dict[str, Place] = {}
-        self._changed = monotonic()
+        self._started = self._changed = monotonic()
         self._epoch = 0
         self._published: list[RobotAssignment] | None = None
         self._problem = 'waiting for servers'
@@ -124,10 +126,10 @@ class ManagerNode(Node):
         """Return the obedient servers that say, since a while, that they do something else."""
         fresh = self._fleet.alive(since=self._changed + AGREEMENT_TIME)
         astray = [name for name in self._watch.obedient(fresh)
-                  if {robot.robot: robot.model for robot in fresh[name].robots
+                  if {(robot.robot, robot.model, robot.state) for robot in fresh[name].robots
                       if robot.state != RobotStatus.LEAVING}
-                  != {robot: place.model for robot, place in self._running.items()
-                      if place.server == name}]
+                  != {(robot, place.model, RobotStatus.ACTIVE)
+                      for robot, place in self._running.items() if place.server == name}]
         for name in astray:
             self.get_logger().warning(f'{name} serves other robots than it was told to')
         return astray
@@ -250,6 +252,9 @@ class ManagerNode(Node):
         self._problem = problem
 
     def _on_diagnostics_timer(self) -> None:
+        if self._published is None and monotonic() - self._started >= START_TIME:
+            missing = self._factory.servers.keys() - self._fleet.alive().keys()
+            self._say(f'waiting for servers to be active: {", ".join(sorted(missing))}')
         served, robots = len(self._running), len(self._models)
         level = DiagnosticStatus.WARN if self._problem or served < robots else DiagnosticStatus.OK
         self._diagnostics.publish(DiagnosticArray(

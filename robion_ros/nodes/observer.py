@@ -18,7 +18,14 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.signals import SignalHandlerOptions
 from std_srvs.srv import Trigger
 
-from robion_ros.msg import Assignment, Population, RobotReport, RobotStatus, ServerStatus
+from robion_ros.msg import (
+    Assignment,
+    Population,
+    RobotAssignment,
+    RobotReport,
+    RobotStatus,
+    ServerStatus,
+)
 from robion_ros.nodes import qos
 from robion_ros.observed import Counter, Counts, Rebalanced, Report, Seat, Server, Snapshot
 from robion_ros.srv import Rebalance
@@ -76,9 +83,11 @@ class Observer:
         request = Rebalance.Request(dry_run=dry_run, populations=[
             Population(model=model, robots=list(robots))
             for model, robots in populations.items()])
+        before = self.snapshot().seats
         return call(self._rebalance, request, lambda answer: Rebalanced(
             answer.success, answer.message, answer.error_code, answer.moved, answer.objective,
-            answer.optimal, answer.solve_ms, answer.apply_ms))
+            answer.optimal, answer.solve_ms, answer.apply_ms,
+            count_new_servers(before, answer.robots)))
 
     def finish(self) -> Future[str]:
         """Tell the robots to publish no more; wait for it with a deadline."""
@@ -121,6 +130,12 @@ class Observer:
                         tuple(message.latency_ms), tuple(message.overhead_ms), message.finished)
         with self._lock:
             self._reports[message.robot] = report
+
+
+def count_new_servers(before: Mapping[str, Seat], after: Iterable[RobotAssignment]) -> int:
+    """Count the robots that were served before and are by another server now."""
+    return sum(robot.server not in ('', seat.server) for robot in after
+               if (seat := before.get(robot.robot)) and seat.server)
 
 
 def call(client: Client, request: Any, read: Callable[[Any], T]) -> Future[T]:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from math import inf
 from time import monotonic
 
-from builtin_interfaces.msg import Duration, Time
+from builtin_interfaces.msg import Time
 import numpy as np
 from rclpy.clock import Clock, ClockType
 from rclpy.executors import SingleThreadedExecutor
@@ -21,6 +21,7 @@ from robion_ros.config import check_range
 from robion_ros.factory_file import load
 from robion_ros.msg import ActionChunk, Assignment, RobotReport
 from robion_ros.nodes import qos
+from robion_ros.nodes.convert import from_duration
 from robion_ros.nodes.parameters import declare, Parameter
 from robion_ros.nodes.robot_log import Chunk, Kind, RobotLog
 from robion_ros.nodes.simulated_robot import draw, SimulatedRobot
@@ -183,11 +184,11 @@ def chunk_from(message: ActionChunk) -> Chunk:
     """Return what is checked of a chunk."""
     return Chunk(message.robot, message.request, message.model, ns(message.observation_stamp),
                  message.horizon, tuple(message.names), np.asarray(message.actions),
-                 ns(message.engine_time) * 1e-9)
+                 from_duration(message.engine_time))
 
 
-def ns(message: Time | Duration) -> int:
-    """Return a time or a duration in ns."""
+def ns(message: Time) -> int:
+    """Return a time in ns."""
     return int(message.sec) * 10**9 + int(message.nanosec)
 
 

@@ -32,7 +32,7 @@ class Inputs:
 
     def __init__(self, node: Node, robot: str, cameras: Mapping[str, CameraConfig],
                  on_frame: OnFrame, on_state: Callable[[JointState], None],
-                 on_prompt: Callable[[String, int], None]) -> None:
+                 on_prompt: Callable[[bool, String, int], None]) -> None:
         self._node = node
         self.cameras = cameras
         types = {'raw': Image, 'compressed': CompressedImage}
@@ -44,11 +44,11 @@ class Inputs:
         self._subscriptions.append(node.create_subscription(
             JointState, qos.robot_topic(robot, qos.JOINT_STATES), on_state,
             qos.JOINT_STATES_QOS))
-        on_each_prompt = _stamped(_once(on_prompt))
-        for profile in (qos.VOLATILE_QOS, qos.LATCHED_QOS):
+        # A latched publisher's new prompt comes twice, its old one by the latched reader alone.
+        for profile, live in ((qos.VOLATILE_QOS, True), (qos.LATCHED_QOS, False)):
             self._subscriptions.append(node.create_subscription(
-                String, qos.robot_topic(robot, qos.PROMPT), on_each_prompt, profile,
-                event_callbacks=QUIET))
+                String, qos.robot_topic(robot, qos.PROMPT),
+                _stamped(partial(on_prompt, live)), profile, event_callbacks=QUIET))
 
     def close(self) -> None:
         """Stop listening."""
@@ -86,16 +86,4 @@ def _stamped(callback: Callable[[Any, int], None]) -> Callable[[Any, Mapping[str
     """Hand a message's publish time to callback(message, published_ns)."""
     def received(message: Any, info: Mapping[str, int]) -> None:
         callback(message, info['source_timestamp'])
-    return received
-
-
-def _once(callback: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
-    """Pass a message over that came before: a latched one is heard by both subscriptions."""
-    last = 0
-
-    def received(message: Any, published_ns: int) -> None:
-        nonlocal last
-        if published_ns != last:
-            last = published_ns
-            callback(message, published_ns)
     return received

@@ -8,13 +8,21 @@ Runs on the executor's thread. Knows neither the engine nor the manager's plan.
 from collections.abc import Callable, Mapping
 
 from rclpy.node import Node
+from std_msgs.msg import String
 
 from robion_ros.config import check_name, ModelConfig, ROBOT
 from robion_ros.msg import RobotAssignment, RobotStatus
+from robion_ros.nodes.convert import prompt_from
 from robion_ros.nodes.formation import Handover
+from robion_ros.nodes.refused import Refused
 from robion_ros.nodes.robot_link import Outputs
 from robion_ros.nodes.served_robot import Hooks, Memory, ServedRobot
 from robion_ros.srv import AssignRobots
+
+
+MOST = 2**62
+"""Greatest epoch, request number and time that is taken: more cannot be counted up to, and
+counting on from there would overflow a message."""
 
 
 class Refusal(ValueError):
@@ -101,8 +109,12 @@ class Roster:
         if request.epoch <= self.epoch:
             raise Refusal(codes.STALE_EPOCH, f'epoch {request.epoch} is not newer than '
                           f'{self.epoch}, which is in force; call again with a greater one')
+        if request.epoch > MOST:
+            raise Refusal(codes.BAD_VALUE, f'epoch {request.epoch} cannot be, must be at most '
+                          f'{MOST}')
         names: set[str] = set()
         for item in request.robots:
+            _check_handover(item)
             try:
                 check_name('robot', item.robot, ROBOT)
             except ValueError as error:
@@ -113,6 +125,20 @@ class Roster:
             if item.model not in self._models:
                 raise Refusal(codes.UNKNOWN_MODEL, f'robot {item.robot} needs model '
                               f'{item.model!r}; loaded here: {", ".join(self._models)}')
+
+
+def _check_handover(item: RobotAssignment) -> None:
+    """Raise Refusal where what another server is said to have known cannot be."""
+    for field in ('last_request', 'watermark', 'prompt_stamp'):
+        if not 0 <= getattr(item, field) <= MOST:
+            raise Refusal(AssignRobots.Response.BAD_VALUE, f'{field} of robot {item.robot} is '
+                          f'{getattr(item, field)}, must be from 0 to {MOST}')
+    if item.prompt:
+        try:
+            prompt_from(String(data=item.prompt))
+        except Refused as error:
+            raise Refusal(AssignRobots.Response.BAD_VALUE,
+                          f'prompt of robot {item.robot}: {error}') from error
 
 
 def _released(name: str, handover: Handover) -> RobotAssignment:

@@ -89,6 +89,8 @@ class ServedRobot:
         self._inputs: Inputs | None = None
         self._config: ModelConfig | None = None
         self._said: dict[str, float] = {}
+        self._bad_prompt = 0
+        """Publish time of the last prompt that was refused, ns."""
 
     @property
     def state(self) -> int:
@@ -197,13 +199,15 @@ class ServedRobot:
         self.formation.add_state(state, monotonic())
         self.form()
 
-    def _on_prompt(self, message: String, published_ns: int) -> None:
+    def _on_prompt(self, live: bool, message: String, published_ns: int) -> None:
         try:
             prompt = prompt_from(message)
         except Refused as error:
-            self._refuse(PROMPT, error)
+            if published_ns != self._bad_prompt:  # It may come twice.
+                self._bad_prompt = published_ns
+                self._refuse(PROMPT, error)
             return
-        if self.formation is not None and self.formation.add_prompt(prompt, published_ns):
+        if self.formation is not None and self.formation.add_prompt(prompt, published_ns, live):
             self._hooks.on_new_prompt(self.name)
             self.form()
 

@@ -41,6 +41,8 @@ PARAMETERS = (
     Parameter('config', 'factory.yaml', 'path of the factory file'),
     Parameter('server', '', "name of this server in the factory file; '': the node's name"),
     Parameter('autostart', True, 'configure and activate at start'),
+    Parameter('listen_time', 1.5, 'how long another server of this name is listened for before '
+              'this one speaks or loads anything, s'),
     Parameter('status_rate', 5.0, 'status messages per second, Hz'),
     Parameter('drain_timeout', 5.0, 'longest wait for requests in flight on deactivate, s'),
 )
@@ -61,29 +63,48 @@ class ServerNode(LifecycleNode):
             raise ValueError(f'server {self._name!r} is not in {values["config"]}; there are: '
                              f'{", ".join(self._factory.servers)}')
         self._drain_timeout, rate = float(values['drain_timeout']), float(values['status_rate'])
+        listen_time = float(values['listen_time'])
         check_range('parameter drain_timeout', self._drain_timeout, 0, 3600)
         check_range('parameter status_rate', rate, 0.1, 100)
+        check_range('parameter listen_time', listen_time, 0, 60)
+        self._autostart = bool(values['autostart'])
         self._incarnation = time_ns()
         self._serving: Serving | None = None
         self._state = ServerStatus.UNCONFIGURED
         self._memories: dict[str, Memory] = {}
         self._fault = ''
         """Why the server could not be configured."""
+        self._begun = False
         # Named by the server, as the manager knows it, whatever the node is called.
-        status, assign = (qos.private(self._name, name) for name in (qos.STATUS, qos.ASSIGN))
+        status = qos.private(self._name, qos.STATUS)
         self._status = self.create_publisher(ServerStatus, status, qos.LATCHED_QOS)
         self._diagnostics = self.create_publisher(DiagnosticArray, qos.DIAGNOSTICS,
                                                   qos.DIAGNOSTICS_QOS)
         self.create_subscription(ServerStatus, status, self._on_own_status, qos.VOLATILE_QOS)
-        self.create_service(AssignRobots, assign, self._on_assign)
         for service in self.services:
             if service.srv_type is ChangeState:
                 service.callback = partial(self._on_change_state, service.callback)
         # The heart beats also where simulated time stands still or jumps.
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(1.0 / rate, self._on_status_timer, clock=steady)
-        self.create_timer(1.0, self._on_diagnostics_timer, clock=steady)
-        if values['autostart'] and self.trigger_configure() == SUCCESS:
+        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._period = 1.0 / rate
+        if listen_time:
+            self._listening = self.create_timer(listen_time, self._on_nobody_heard,
+                                                clock=self._steady)
+        else:
+            self._begin()
+
+    def _on_nobody_heard(self) -> None:
+        self._listening.cancel()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Speak as the server of this name; before, robots and the manager know another one."""
+        self._begun = True
+        self.create_service(AssignRobots, qos.private(self._name, qos.ASSIGN), self._on_assign)
+        self.create_timer(self._period, self._on_status_timer, clock=self._steady)
+        self.create_timer(1.0, self._on_diagnostics_timer, clock=self._steady)
+        self._publish_status()
+        if self._autostart and self.trigger_configure() == SUCCESS:
             self.trigger_activate()
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -108,7 +129,7 @@ class ServerNode(LifecycleNode):
         if self._serving:
             self._serving.engine.resume()
         self._state = ServerStatus.ACTIVE
-        self._status.publish(self._make_status())
+        self._publish_status()
         return super().on_activate(state)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -116,7 +137,7 @@ class ServerNode(LifecycleNode):
         self._state = ServerStatus.INACTIVE
         if self._serving and not self._serving.drain(self._drain_timeout):
             self.get_logger().warning(f'requests were still running after {self._drain_timeout} s')
-        self._status.publish(self._make_status())
+        self._publish_status()
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -172,7 +193,7 @@ class ServerNode(LifecycleNode):
     def _on_status_timer(self) -> None:
         if self._serving and not self._serving.engine.alive:
             raise RuntimeError('the engine has stopped by a fault; the process must be restarted')
-        self._status.publish(self._make_status())
+        self._publish_status()
         if self._serving:
             self._serving.roster.tidy()
 
@@ -187,6 +208,10 @@ class ServerNode(LifecycleNode):
                 problems[name] = explain(self, name, silent, self._factory.models[model])
                 robots[name].say('inputs', problems[name])
         self._diagnostics.publish(diagnostics(self._make_status(), problems))
+
+    def _publish_status(self) -> None:
+        if self._begun:
+            self._status.publish(self._make_status())
 
     def _make_status(self) -> ServerStatus:
         header = Header(stamp=self.get_clock().now().to_msg())

@@ -12,7 +12,6 @@ from math import inf, pi
 from time import monotonic
 from typing import Any
 
-from builtin_interfaces.msg import Time
 import cv2
 import numpy as np
 from rclpy.node import Node
@@ -22,6 +21,7 @@ from std_msgs.msg import String
 from robion_ros.config import ModelConfig
 from robion_ros.msg import ActionChunk
 from robion_ros.nodes import qos
+from robion_ros.nodes.convert import to_time
 from robion_ros.nodes.robot_log import RobotLog
 
 PICTURES = 8
@@ -119,7 +119,7 @@ class SimulatedRobot:
     def observe(self, now_ns: int) -> None:
         """Publish one picture of every camera, all with one stamp that is the next to grow."""
         stamp_ns = self._newest_stamp = max(now_ns, self._newest_stamp + 1)
-        stamp = make_time(stamp_ns)
+        stamp = to_time(stamp_ns)
         self._picture += 1
         for index, camera in enumerate(self._cameras):
             camera.message.header.stamp = stamp
@@ -134,7 +134,7 @@ class SimulatedRobot:
     def move(self, now_ns: int, elapsed: float) -> None:
         """Publish the joint positions of a moment, elapsed s after the start."""
         positions = SWING * np.sin(self._joint_phases + PACE * elapsed)
-        self._joints.header.stamp = make_time(now_ns)
+        self._joints.header.stamp = to_time(now_ns)
         self._joints.position = array('d', positions.tobytes())
         self._joint_states.publish(self._joints)
 
@@ -149,11 +149,6 @@ class SimulatedRobot:
         topic = qos.image_topic(self.log.robot, name, 'raw' if raw else 'compressed')
         return Camera(name, node.create_publisher(type(message), topic, qos.CAMERA_QOS), message,
                       pictures.raw if raw else pictures.jpeg)
-
-
-def make_time(ns: int) -> Time:
-    """Return a time as a message."""
-    return Time(sec=ns // 10**9, nanosec=ns % 10**9)
 
 
 def draw(rng: np.random.Generator, width: int, height: int) -> Pictures:

@@ -6,7 +6,8 @@ Knows no node in particular.
 """
 
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+from contextlib import suppress
+import os
 import signal
 import sys
 from threading import Thread
@@ -22,24 +23,39 @@ from robion_ros.nodes.program import Program
 
 
 class Flag:
-    """An event that a signal handler may set: Event's lock would hold up its own thread."""
+    """
+    An event that a signal may set, whichever thread it finds.
+
+    Not threading.Event, whose lock could hold up its own thread in a handler; and a signal that
+    another thread takes, as one that is just being made may, does not wake the main thread from
+    a lock, but a byte in a pipe does.
+    """
 
     def __init__(self) -> None:
         self._set = False
-        self._wake: SimpleQueue[None] = SimpleQueue()  # Its put is reentrant.
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+
+    def hear(self, *numbers: signal.Signals) -> None:
+        """Be set by these signals from now on; call it in the main thread."""
+        for number in numbers:
+            signal.signal(number, lambda *_: self.set())
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
 
     def set(self) -> None:
         """Raise the flag, for good."""
         self._set = True
-        self._wake.put(None)
+        with suppress(BlockingIOError):
+            os.write(self._write, b'.')
 
     def is_set(self) -> bool:
         """Return whether the flag was raised."""
         return self._set
 
     def wait(self) -> None:
-        """Wait for the flag, in one thread only."""
-        self._wake.get()
+        """Wait for the flag, in the main thread alone."""
+        while not self._set:
+            os.read(self._read, 4096)
 
 
 STOPPED = Flag()
@@ -60,8 +76,7 @@ def run(make: Callable[[], Program], executor: Callable[[], Executor], doc: str,
         return 0
     # Not rclpy's handlers: they shut the context down at once, under the feet of callbacks and
     # of the node's own ending, which then can neither log nor publish.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: STOPPED.set())
+    STOPPED.hear(signal.SIGINT, signal.SIGTERM)
     try:
         rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:

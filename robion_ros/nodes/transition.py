@@ -40,6 +40,8 @@ class Transition:
         self._timeout = handover_timeout
         self._handovers: dict[str, RobotAssignment] = {}
         self._failures: dict[str, str] = {}
+        self._told: dict[str, int] = {}
+        """The epoch that each server was given last."""
 
     def apply(self, old: Mapping[str, Place], new: Mapping[str, Place],
               alive: Collection[str], unsure: Iterable[str]) -> Applied:
@@ -49,7 +51,7 @@ class Transition:
         A robot whose old or next server fails before it was let go stays where it is.
         """
         self._handovers = {
-            robot: _handover(status, old.get(robot), new[robot])
+            robot: _handover(status, lost=robot not in old or old[robot].server not in alive)
             for robot, status in self._fleet.robots().items() if robot in new}
         steps = phases(old, new, alive, unsure)
         self._call(steps.prepare)
@@ -60,7 +62,8 @@ class Transition:
             steps = phases(old, new, alive, steps.prepare)
             self._call(steps.prepare)
         standbys = {robot: new[robot].server for robot in moving(old, new, alive)}
-        unready = self._fleet.wait_ready(standbys, self._timeout) if standbys else {}
+        unready = (self._fleet.wait_ready(standbys, self._told, self._timeout)
+                   if standbys else {})
         self._call(steps.release)
         # Who did not let go may be answering on: two must not.
         held = {robot: old[robot] for robot in standbys if old[robot].server in self._failures}
@@ -85,6 +88,7 @@ class Transition:
 
     def _request(self, server: str, robots: Mapping[str, Duty]) -> AssignRobots.Request:
         self._epoch += 1
+        self._told[server] = self._epoch
         items = []
         for robot, duty in sorted(robots.items()):
             known = self._handovers.get(robot) or RobotAssignment()
@@ -97,9 +101,12 @@ class Transition:
         return AssignRobots.Request(epoch=self._epoch, robots=items)
 
 
-def _handover(status: RobotStatus, old: Place | None, new: Place) -> RobotAssignment:
-    """Return what was reported last, until the server that lets the robot go says it exactly."""
-    stays = old is not None and old.server == new.server
+def _handover(status: RobotStatus, lost: bool) -> RobotAssignment:
+    """
+    Return what was reported last, until the server that lets the robot go says it exactly.
+
+    lost says that nobody will.
+    """
     return RobotAssignment(
-        last_request=status.last_request + (0 if stays else NUMBER_MARGIN),
+        last_request=status.last_request + (NUMBER_MARGIN if lost else 0),
         watermark=status.watermark, prompt=status.prompt, prompt_stamp=status.prompt_stamp)

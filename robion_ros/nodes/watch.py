@@ -15,6 +15,10 @@ RECOVERY_TIME = 5.0
 """So long after its start, s, a manager waits to hear every server if one of them was assigned
 robots before: another may be answering some, too. It takes DDS 3 s to repeat an announcement."""
 
+LISTEN_TIME = 3.0
+"""So long after its start, s, a manager listens for another of its name if servers say that they
+were assigned robots."""
+
 Signature = frozenset[tuple[str, int]]
 """Living servers and their incarnations."""
 
@@ -54,9 +58,13 @@ class Watch:
         self._looked = now
         if now < self._patient_until:
             return 'the manager was held up and listens who is there; ask again in a second'
+        if self._planned is not None or not any(status.epoch for status in alive.values()):
+            return ''
+        if now - self._started < LISTEN_TIME:
+            return ('the manager has just started and listens whether another of its name is '
+                    'there; ask again in some seconds')
         missing = [name for name in self._servers if name not in alive]
-        if (missing and self._planned is None and now - self._started < RECOVERY_TIME
-                and any(status.epoch for status in alive.values())):
+        if missing and now - self._started < RECOVERY_TIME:
             return (f'the manager has just started and not yet heard of {", ".join(missing)}, '
                     'which may be serving; ask again in some seconds')
         return ''

@@ -42,6 +42,7 @@ class Stage:
         ('server_0', 'server_1', 'manager', 'simulated_robots'), 0))
     pids: dict[str, int] = field(default_factory=lambda: dict.fromkeys(
         ('server_0', 'server_1', 'manager', 'simulated_robots'), 1))
+    over: list[str] = field(default_factory=list)
     impatient: bool = False
     asked: list[dict[str, tuple[str, ...]]] = field(default_factory=list)
     finished: bool = False
@@ -108,11 +109,16 @@ def test_what_does_not_come_at_the_start_ends_the_demo_by_name(
         make(stage).wait_until_served()
 
 
+@pytest.mark.parametrize('respawn', [True, False])
 def test_process_that_dies_at_the_start_is_not_waited_for(
-        make: Callable[[Stage], DemoRun], monkeypatch: pytest.MonkeyPatch) -> None:
+        respawn: bool, make: Callable[[Stage], DemoRun], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_run, 'START_TIMEOUT', 3600.0)
     stage = Stage(replace(SERVED, servers={}))
-    stage.restarts['manager'] = 1
+    if respawn:
+        stage.restarts['manager'] = 1
+    else:
+        del stage.pids['manager']
+        stage.over.append('manager')
     with pytest.raises(NotServed, match=r'; manager ended before its time$'):
         make(stage).wait_until_served()
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a demo shows: in place on a terminal, a line now and then elsewhere."""
 
+from dataclasses import replace
 from io import StringIO
+from os import terminal_size
 
 import pytest
 
@@ -33,7 +35,42 @@ def test_every_server_has_a_line() -> None:
 
 def test_line_says_the_sums() -> None:
     assert format_line(SNAPSHOT) == ('9 requests, 8 answered, 1 late, p50 25.0 ms, p99 29.9 ms; '
-                                     'server_0 active with 1 robots')
+                                     'server_0 active with 1 robot')
+
+
+def test_robots_come_in_the_order_of_their_numbers() -> None:
+    seats = {robot: Seat('pick', 'server_0') for robot in ('robot_10', 'robot_9', 'robot_1')}
+    lines = format_robots(replace(SNAPSHOT, seats=seats))
+    assert [line.split()[0] for line in lines] == ['robot', 'robot_1', 'robot_9', 'robot_10']
+
+
+@pytest.mark.parametrize(('height', 'robots'), [
+    (99, ['robot_1', 'robot_2', 'robot_3', 'robot_4']), (13, ['robot_1', 'robot_2', '...']),
+    (10, ['...']), (5, [])], ids=['high', 'low', 'one line left', 'very low'])
+def test_low_terminal_shows_servers_and_notes_and_says_how_many_robots_it_leaves_out(
+        height: int, robots: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live.shutil, 'get_terminal_size', lambda: terminal_size((80, height)))
+    stream = Terminal()
+    screen = Screen(stream)
+    screen.note('rebalance: 3 of 8 robots moved')
+    screen.note('rebalance: solved in 9 ms')
+    screen.show('1 s of 20 s', replace(SNAPSHOT, seats={
+        f'robot_{number}': Seat('pick', 'server_0') for number in range(1, 5)}))
+    lines = stream.getvalue().replace(live.CLEAR_LINE, '').splitlines()
+    assert len(lines) <= height
+    assert lines[3].startswith('server_0 ')
+    assert [line.split()[0] for line in lines if line.startswith(('robot_', '...'))] == robots
+    if robots:
+        assert lines[5:8] == ['rebalance: 3 of 8 robots moved', 'rebalance: solved in 9 ms', '']
+    if '...' in robots:
+        assert lines[-2] == f'... and {5 - len(robots)} more robots'
+
+
+def test_note_that_nobody_reads_is_no_error() -> None:
+    class Pipe(StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+    Screen(Pipe()).note('rebalance')
 
 
 def test_terminal_is_drawn_in_place_and_gets_its_cursor_back() -> None:

@@ -12,7 +12,7 @@ from robion_ros.commands.stop import SIGNALS, Stop
 
 @pytest.fixture
 def stop() -> Iterator[Stop]:
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
     with Stop() as stop:
         yield stop
     for number, handler in before.items():
@@ -34,3 +34,10 @@ def test_signal_after_the_end_changes_nothing_either(stop: Stop, number: int) ->
         pass
     os.kill(os.getpid(), number)
     assert not stop.wait(0.1)
+
+
+def test_hangup_that_is_ignored_as_under_nohup_stays_so(stop: Stop) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with Stop() as other:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert not other.wait(0.1)

@@ -57,6 +57,19 @@ def test_optimum_worked_out_by_hand(make_problem, robots, capacities, objective,
         assert solved.robots == plan
 
 
+@pytest.mark.parametrize('servers', range(1, 13))
+def test_equal_servers_are_all_used(make_problem, servers: int) -> None:
+    problem = make_problem({'a': servers, 'b': servers},
+                           {f's{index}': {'a': 12, 'b': 12} for index in range(servers)})
+    solved = solve(problem, LIMIT)
+    assert evaluate(problem, solved) == (0 if servers > 1 else 1)
+    assert solved.optimal
+    loads = [sum(count for (server, _), count in solved.robots.items() if server == name)
+             for name in problem.hosts]
+    # Apart, a and b share the servers as evenly as whole servers can.
+    assert max(loads) <= (servers // max(1, servers // 2)) + 1
+
+
 @pytest.mark.parametrize(('robots', 'capacities', 'message'), [
     ({'a': 2, 'b': 1}, {'s': {'b': 4}, 't': {'b': 4}},
      r'loaded the model of 2 robots of a \(servers: s, t\); add it'),

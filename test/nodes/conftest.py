@@ -140,7 +140,7 @@ class World:
 
     def server(self, name: str = 'server_0', **parameters: Any) -> ServerNode:
         """Start a server node; it is active unless autostart says otherwise."""
-        values = {'config': self.config, 'status_rate': 50.0} | parameters
+        values = {'config': self.config, 'status_rate': 50.0, 'listen_time': 0.0} | parameters
         words = ['--ros-args', '-r', f'__node:={name}']
         for key, value in values.items():
             words += ['-p', f'{key}:={value}']

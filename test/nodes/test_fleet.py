@@ -92,7 +92,14 @@ def test_robots_that_are_not_ready_are_returned(fleet: Fleet, ready, missing) ->
     for server in 'st':
         fleet._on_status(server, ServerStatus(state=ACTIVE, robots=[
             robot(name, ready=(server, name) in ready) for name in ('r1', 'r2')]))
-    assert fleet.wait_ready({'r1': 't', 'r2': 't'}, 0.05) == missing
+    assert fleet.wait_ready({'r1': 't', 'r2': 't'}, {}, 0.05) == missing
+
+
+def test_ready_before_the_server_was_told_does_not_count(fleet: Fleet) -> None:
+    fleet._on_status('s', ServerStatus(epoch=6, robots=[robot('r1', ready=True)]))
+    assert fleet.wait_ready({'r1': 's'}, {'s': 7}, 0.05) == {'r1': 's'}
+    fleet._on_status('s', ServerStatus(epoch=7, robots=[robot('r1', ready=True)]))
+    assert fleet.wait_ready({'r1': 's'}, {'s': 7}, 0.05) == {}
 
 
 def test_robot_that_becomes_ready_ends_the_wait(fleet: Fleet) -> None:
@@ -100,7 +107,7 @@ def test_robot_that_becomes_ready_ends_the_wait(fleet: Fleet) -> None:
     thread = Thread(target=fleet._on_status, args=(
         's', ServerStatus(robots=[robot('r1', ready=True)])))
     thread.start()
-    assert fleet.wait_ready({'r1': 's'}, 60.0) == {}
+    assert fleet.wait_ready({'r1': 's'}, {}, 60.0) == {}
     assert monotonic() - begin < 30.0
     thread.join()
 

@@ -21,6 +21,11 @@ from robion_ros.srv import Rebalance
 
 pytestmark = pytest.mark.ros
 
+BEFORE = {'robot_1': 'server_0', 'robot_2': 'server_0', 'robot_3': 'server_1', 'robot_4': ''}
+AFTER = {'robot_1': 'server_1', 'robot_2': 'server_0', 'robot_3': '', 'robot_4': 'server_0',
+         'robot_5': 'server_0'}
+"""Robots and their servers: only robot_1 has another than before."""
+
 
 class Actor(Node):
     """A whole factory that does nothing but talk."""
@@ -39,7 +44,9 @@ class Actor(Node):
                      response: Rebalance.Response) -> Rebalance.Response:
         self.requests.append(request)
         return Rebalance.Response(success=True, message='moved', moved=3, objective=2,
-                                  optimal=True, solve_ms=1.5, apply_ms=2.5)
+                                  optimal=True, solve_ms=1.5, apply_ms=2.5, robots=[
+                                      RobotAssignment(robot=robot, model='place', server=server)
+                                      for robot, server in AFTER.items()])
 
     def on_finish(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         self.finished = True
@@ -122,9 +129,13 @@ def test_newest_assignment_and_reports_are_seen(actor: Actor, observer: Observer
 
 def test_services_answer_once_they_are_there(actor: Actor, observer: Observer) -> None:
     wait_until(lambda: not observer.missing())
+    actor.assignment.publish(Assignment(epoch=1, robots=[
+        RobotAssignment(robot=robot, model='pick', server=server)
+        for robot, server in BEFORE.items()]))
+    wait_until(lambda: observer.snapshot().seats)
     answer = observer.rebalance({'pick': ['robot_1'], 'place': []}, dry_run=True).result(20.0)
     assert answer == Rebalanced(True, 'moved', moved=3, objective=2, optimal=True, solve_ms=1.5,
-                                apply_ms=2.5)
+                                apply_ms=2.5, to_another_server=1)
     [request] = actor.requests
     assert request.dry_run
     assert [(item.model, list(item.robots)) for item in request.populations] == [

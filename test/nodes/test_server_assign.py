@@ -32,6 +32,31 @@ def test_an_assignment_is_taken_once_and_repeated_at_will(world: Any, robot: Mak
             item.state == RobotStatus.ACTIVE] == ['s']
 
 
+@pytest.mark.parametrize(('values', 'message'), [
+    ({'last_request': 2**64 - 1}, 'last_request of robot s is 18446744073709551615'),
+    ({'watermark': -1}, 'watermark of robot s is -1, must be from 0'),
+    ({'prompt_stamp': 2**63 - 1}, 'prompt_stamp of robot s'),
+    ({'prompt': '  '}, 'prompt of robot s: empty instruction'),
+], ids=['last_request', 'watermark', 'prompt_stamp', 'prompt'])
+def test_what_cannot_have_been_handed_over_is_refused(world: Any, kit: SimpleNamespace,
+                                                      values: dict[str, Any],
+                                                      message: str) -> None:
+    world.server()
+    place = kit.place('s')
+    for name, value in values.items():
+        setattr(place, name, value)
+    answer = world.assign(1, place)
+    assert (answer.success, answer.error_code) == (False, CODES.BAD_VALUE)
+    assert message in answer.message
+
+
+def test_an_epoch_that_could_not_grow_is_refused(world: Any) -> None:
+    world.server()
+    answer = world.assign(2**64 - 1, 's')
+    assert (answer.success, answer.error_code) == (False, CODES.BAD_VALUE)
+    assert world.assign(1, 's').success
+
+
 @pytest.mark.parametrize(('epoch', 'wrong', 'code', 'message'), [
     (4, [], CODES.STALE_EPOCH, 'epoch 4 is not newer than 5'),
     (5, [], CODES.STALE_EPOCH, 'epoch 5 is not newer than 5'),

@@ -40,8 +40,10 @@ class FakeFleet:
     def robots(self) -> dict[str, RobotStatus]:
         return self.reported
 
-    def wait_ready(self, standbys: dict[str, str], timeout: float) -> dict[str, str]:
+    def wait_ready(self, standbys: dict[str, str], epochs: dict[str, int],
+                   timeout: float) -> dict[str, str]:
         assert timeout == 3.0
+        assert all(epochs[server] for server in standbys.values())
         for robot, server in standbys.items():
             assert self.held[server][robot].standby
         return {} if self.ready else standbys
