@@ -36,6 +36,7 @@ ALLOWED = {
 FOREIGN = {
     'torch': {'models', 'engine'},
     'cuda': {'engine'},
+    'triton': {'models'},
     'safetensors': {'models'},
     'ortools': {'manager'},
     'yaml': {'factory_file'},
@@ -45,8 +46,8 @@ FOREIGN = {
 }
 """The parts that may import what not every user of the package has, or wants to load."""
 
-OPTIONAL = {'cuda'}
-"""Comes with torch where torch is built for a GPU; done without elsewhere."""
+OPTIONAL = {'cuda', 'triton'}
+"""Come with torch where torch is built for a GPU; done without elsewhere."""
 
 KEYS = {
     'cv2': 'python3-opencv', 'numpy': 'python3-numpy', 'ortools': 'python3-ortools-pip',
