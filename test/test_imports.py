@@ -35,6 +35,8 @@ ALLOWED = {
 
 FOREIGN = {
     'torch': {'models', 'engine'},
+    'cuda': {'engine'},
+    'triton': {'models'},
     'safetensors': {'models'},
     'ortools': {'manager'},
     'yaml': {'factory_file'},
@@ -43,6 +45,9 @@ FOREIGN = {
     'launch_ros': {'launching'},
 }
 """The parts that may import what not every user of the package has, or wants to load."""
+
+OPTIONAL = {'cuda', 'triton'}
+"""Come with torch where torch is built for a GPU; done without elsewhere."""
 
 KEYS = {
     'cv2': 'python3-opencv', 'numpy': 'python3-numpy', 'ortools': 'python3-ortools-pip',
@@ -86,6 +91,7 @@ def test_package_xml_names_what_is_imported() -> None:
     packages = {name.split('.')[0] for path in files for name in imports(path)}
     packages -= sys.stdlib_module_names | {'robion_ros'}
     known = {dependency.name for dependency in parse_package(ROOT).exec_depends}
+    packages -= OPTIONAL
     assert {KEYS.get(package, package) for package in packages} - known == set()
 
 

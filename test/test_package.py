@@ -14,7 +14,8 @@ from catkin_pkg.package import parse_package
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-OURS = {'.ci', 'config', 'launch', 'msg', 'requirements', 'robion_ros', 'scripts', 'srv', 'test'}
+OURS = {'.ci', 'benchmarks', 'config', 'launch', 'msg', 'requirements', 'robion_ros', 'scripts',
+        'srv', 'test'}
 FILES = [path for path in ROOT.rglob('*')
          if path.is_file() and '__pycache__' not in path.parts
          and (path.parent == ROOT or path.relative_to(ROOT).parts[0] in OURS)]

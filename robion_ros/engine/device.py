@@ -3,15 +3,17 @@
 Where stages run. A device gives stages; a stage runs one function after another, beside others.
 
 The lockstep is written against these two and does not know which device it drives; a device
-does not know what it runs.
+knows models by their two stages alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import torch
+
+from robion_ros.models.protocol import Model
 
 T = TypeVar('T')
 
@@ -48,6 +50,14 @@ class Device(Protocol):
     def stage(self, name: str) -> Stage:
         """Open a stage; work of different stages runs side by side."""
 
+    def prepare(self, models: Mapping[str, Model], max_batch: int,
+                beside: bool) -> Mapping[str, Model]:
+        """
+        Return models as they run best here, at batch sizes up to max_batch.
+
+        beside says whether their stages are to run side by side.
+        """
+
 
 class CpuStage:
     """A stage on the CPU: one thread, and one core."""
@@ -82,9 +92,17 @@ class CpuDevice:
         """Open a stage."""
         return CpuStage(name)
 
+    def prepare(self, models: Mapping[str, Model], max_batch: int,
+                beside: bool) -> Mapping[str, Model]:
+        """Return models as they are."""
+        return models
+
 
 def open_device(name: str) -> Device:
     """Return the device called name; raise ValueError where there is none."""
     if name == 'cpu':
         return CpuDevice()
+    if name.partition(':')[0] == 'cuda':
+        from robion_ros.engine.cuda import CudaDevice  # It imports this module.
+        return CudaDevice(name)
     raise ValueError(f"device {name!r} is not available here; 'cpu' is")

@@ -12,10 +12,8 @@ from statistics import median
 from threading import Condition, Thread
 from time import monotonic
 
-import numpy as np
-
 from robion_ros.config import ServerConfig
-from robion_ros.core import ActionChunk, Dropped, DropReason, Observation, Outcome, Request
+from robion_ros.core import ActionChunk, Dropped, DropReason, Outcome, Request
 from robion_ros.engine.batch import Batch, InFlight, make_ticket, Ticket
 from robion_ros.engine.device import open_device
 from robion_ros.engine.pipelines import describe, Pipeline, PIPELINES
@@ -23,6 +21,7 @@ from robion_ros.engine.policies import POLICIES
 from robion_ros.engine.queues import Queues
 from robion_ros.engine.service_times import ServiceTimes
 from robion_ros.engine.stats import EngineStats
+from robion_ros.engine.warm_up import warm_up
 from robion_ros.models.protocol import Model
 
 HISTORY = 256
@@ -44,7 +43,9 @@ class Engine:
         self._sheds = server.late == 'shed'
         self._on_outcome = on_outcome
         self._queues = Queues(models, POLICIES[server.policy], server.max_batch)
-        self._pipeline: Pipeline = PIPELINES[server.engine](models, open_device(server.device))
+        device = open_device(server.device)
+        ready = device.prepare(models, server.max_batch, server.engine == 'lockstep')
+        self._pipeline: Pipeline = PIPELINES[server.engine](ready, device)
         self._changed = Condition()
         """Guards everything below."""
         self._robots: Mapping[str, str] = {}
@@ -186,24 +187,3 @@ class Engine:
 
     def _drop(self, ticket: Ticket, reason: DropReason, detail: str) -> None:
         self._answer(Dropped(ticket.request, reason, detail))
-
-
-def warm_up(pipeline: Pipeline, models: Mapping[str, Model], max_batch: int) -> None:
-    """Run every model at every batch size, largest first; raise RuntimeError if one cannot."""
-    for name, model in models.items():
-        spec = model.spec
-        observation = Observation((np.zeros((64, 64, 3), np.uint8),) * spec.cameras,
-                                  np.zeros(spec.state_size, np.float32), 'warm up', 0)
-        request = Request('warm_up', 0, name, observation, 0.0, 0.0)
-        try:
-            ticket = make_ticket(model, request, 0.0)
-        except Exception as error:
-            raise RuntimeError(f'model {name} cannot preprocess: {describe(error)}') from error
-        for size in reversed([1 << power for power in range(max_batch.bit_length())]):
-            outcomes: list[Outcome] = []
-            in_flight = pipeline.tick(Batch(name, (ticket,) * size, 0.0), None, outcomes.append)
-            if in_flight:
-                pipeline.tick(None, in_flight, outcomes.append)
-            for outcome in outcomes:
-                if isinstance(outcome, Dropped):
-                    raise RuntimeError(f'model {name} fails at batch {size}: {outcome.detail}')

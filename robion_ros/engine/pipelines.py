@@ -7,10 +7,10 @@ in it and returns what is now in flight. Nothing else is remembered between tick
 know where batches come from and where chunks go.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -18,10 +18,19 @@ import torch
 from robion_ros.core import ActionChunk, Dropped, DropReason, Outcome, Timings
 from robion_ros.engine.batch import Batch, InFlight, stack
 from robion_ros.engine.device import Device, Pending, Timed
+from robion_ros.engine.profile import Load
 from robion_ros.models.protocol import Model, Tensors
 
 Answer = Callable[[Outcome], None]
 """Takes outcomes one by one, each as soon as it is there."""
+
+
+@runtime_checkable
+class Guarded(Protocol):
+    """A model that can keep its VLM stage from crowding out an ADiT stage."""
+
+    def vlm_beside(self, rows: Sequence[Tensors], beside: Load | None) -> Tensors:
+        """Run the VLM stage of rows, inputs without the batch axis, beside an ADiT stage."""
 
 
 class Pipeline(Protocol):
@@ -46,7 +55,8 @@ class Lockstep:
     def tick(self, batch: Batch | None, in_flight: InFlight | None,
              answer: Answer) -> InFlight | None:
         """Launch both stages, then wait for both: the next tick starts with both streams free."""
-        vlm = self._vlm.launch(partial(run_vlm, self._models, batch)) if batch else None
+        beside = in_flight.batch if in_flight else None
+        vlm = self._vlm.launch(partial(run_vlm, self._models, batch, beside)) if batch else None
         adit = self._adit.launch(partial(run_adit, self._models, in_flight)) if in_flight else None
         if in_flight and adit:
             finish(self._models, in_flight, adit, answer)  # Leaves while the VLM may still run.
@@ -69,7 +79,7 @@ class Monolithic:
              answer: Answer) -> InFlight | None:
         """Run a batch to its end; nothing stays in flight."""
         assert batch is not None and in_flight is None, 'a monolithic tick leaves nothing behind'
-        vlm = self._stage.launch(partial(run_vlm, self._models, batch))
+        vlm = self._stage.launch(partial(run_vlm, self._models, batch, None))
         entered = hand_over(batch, vlm, answer)
         if entered:
             adit = self._stage.launch(partial(run_adit, self._models, entered))
@@ -86,15 +96,19 @@ PIPELINES: dict[str, type[Lockstep] | type[Monolithic]] = {
 """By their names in config.EngineKind."""
 
 
-def run_vlm(models: Mapping[str, Model], batch: Batch) -> Tensors:
-    """Run the VLM stage of a batch."""
-    return models[batch.model].vlm(stack(batch.tickets))
+def run_vlm(models: Mapping[str, Model], batch: Batch, beside: Batch | None) -> Tensors:
+    """Run the VLM stage of a batch, beside the ADiT stage of another if there is one."""
+    model = models[batch.model]
+    if isinstance(model, Guarded):
+        load = Load(beside.model, len(beside.tickets)) if beside else None
+        return model.vlm_beside([ticket.inputs for ticket in batch.tickets], load)
+    return model.vlm(stack(batch.tickets))
 
 
 def run_adit(models: Mapping[str, Model], in_flight: InFlight) -> torch.Tensor:
-    """Run the ADiT stage of a batch; returns actions [B, T, A'] on the CPU."""
+    """Run the ADiT stage of a batch; returns actions [B, T, A'], on the CPU."""
     noise = torch.stack([ticket.noise for ticket in in_flight.batch.tickets])
-    return models[in_flight.batch.model].adit(in_flight.context, noise).cpu()
+    return models[in_flight.batch.model].adit(in_flight.context, noise)
 
 
 def hand_over(batch: Batch, vlm: Pending[Tensors], answer: Answer) -> InFlight | None:

@@ -22,6 +22,7 @@ Rotary = tuple[Tensor, Tensor]
 """Cosines and signed sines of the tokens' positions: [B, 1, T, D] each."""
 
 gelu_tanh = partial(F.gelu, approximate='tanh')
+plain_norm = partial(nn.RMSNorm, eps=1e-6)
 
 
 class FusedLinear(nn.Linear):
@@ -78,14 +79,15 @@ class GatedMLP(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """One layer of a language model or of an action expert."""
+    """One layer of a language model or of a plain action expert."""
 
     def __init__(self, width: int, hidden: int, heads: int, kv_heads: int, head_size: int,
-                 activation: Callable[[Tensor], Tensor] = gelu_tanh) -> None:
+                 activation: Callable[[Tensor], Tensor] = gelu_tanh,
+                 norm: Callable[[int], nn.Module] = plain_norm) -> None:
         super().__init__()
-        self.input_layernorm = nn.RMSNorm(width, eps=1e-6)
+        self.input_layernorm = norm(width)
         self.self_attn = Attention(width, heads, kv_heads, head_size)
-        self.post_attention_layernorm = nn.RMSNorm(width, eps=1e-6)
+        self.post_attention_layernorm = norm(width)
         self.mlp = GatedMLP(width, hidden, activation)
 
     def forward(self, x: Tensor, turn: Rotary, mask: Tensor,
@@ -126,8 +128,14 @@ class VisionTransformer(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the tokens of pictures."""
-        x = self.patch_embedding(images.movedim(-1, 1)).flatten(2).transpose(1, 2)
-        x = x + self.position_embedding.weight
+        # Patches do not overlap: a product does what the convolution would, faster.
+        kernel, size = self.patch_embedding.weight, self.patch_embedding.kernel_size[0]
+        count, rows, columns = len(images), images.shape[1] // size, images.shape[2] // size
+        patches = images.reshape(count, rows, size, columns, size, 3)
+        patches = patches.permute(0, 1, 3, 5, 2, 4).reshape(count, rows * columns, -1)
+        x = F.linear(patches, kernel.flatten(1), self.patch_embedding.bias)
+        # The embeddings may be kept in a higher precision than the layers.
+        x = (x + self.position_embedding.weight).to(self.post_layernorm.weight.dtype)
         for layer in self.layers:
             x = layer(x)
         return self.post_layernorm(x)
@@ -200,16 +208,19 @@ def time_embedding(times: Sequence[float], width: int, shortest: float = 4e-3,
     return torch.cat((angles.sin(), angles.cos()), 1).float()
 
 
-def randomise(module: nn.Module, seed: int) -> None:
+def randomise(module: nn.Module, seed: int, drawn_on: torch.device | str = 'cpu') -> None:
     """
     Give a module weights drawn from seed alone, such that activations stay of order one.
 
-    Uniform numbers are the same on every machine; normal ones need logarithms, which are not.
+    Uniform numbers of one kind of device are the same on every machine; normal ones need
+    logarithms, which are not. Large models are drawn where they are.
     """
-    generator = torch.Generator().manual_seed(seed)
-    for name, weight in module.named_parameters():
-        if weight.ndim == 1:
-            weight.data.fill_(0.0 if name.endswith('bias') else 1.0)
-            continue
-        drawn = torch.rand(weight.shape, generator=generator) * 2 - 1
-        weight.data.copy_(drawn * math.sqrt(3 / weight[0].numel()))
+    generator = torch.Generator(drawn_on).manual_seed(seed)
+    for owner in module.modules():
+        for name, weight in owner.named_parameters(recurse=False):
+            if weight.ndim == 1:
+                scales = isinstance(owner, nn.LayerNorm | nn.RMSNorm) and name == 'weight'
+                weight.data.fill_(float(scales))
+                continue
+            drawn = torch.rand(weight.shape, generator=generator, device=drawn_on) * 2 - 1
+            weight.data.copy_(drawn * math.sqrt(3 / weight[0].numel()))

@@ -50,7 +50,7 @@ class Model(Protocol):
         """Run every denoising step: context and noise [B, T, A'] to actions [B, T, A']."""
 
     def noise(self, seeds: Sequence[int]) -> torch.Tensor:
-        """Draw the noise [B, T, A'] of a batch, row i from seeds[i] alone."""
+        """Draw the noise [B, T, A'] of a batch on the CPU, row i from seeds[i] alone."""
 
     def postprocess(self, actions: torch.Tensor, observation: Observation) -> np.ndarray:
         """Turn one row [T, A'] into float32 [T, A] in the robot's units."""

@@ -16,6 +16,10 @@ from robion_ros.models.protocol import Model, ModelSpec
 
 ARCHITECTURES = {
     'tiny': 'robion_ros.models.tiny',
+    'pi0': 'robion_ros.models.pi0',
+    'pi05': 'robion_ros.models.pi0',
+    'pi0_small': 'robion_ros.models.pi0',
+    'pi05_small': 'robion_ros.models.pi0',
 }
 
 

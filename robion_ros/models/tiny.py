@@ -199,11 +199,11 @@ class Tiny:
         return layers.rotary(places, self.config.head_size)
 
     def noise(self, seeds: Sequence[int]) -> Tensor:
-        """Draw the noise [B, T, A'] of a batch, row i from seeds[i] alone."""
+        """Draw the noise [B, T, A'] of a batch on the CPU, row i from seeds[i] alone."""
         shape = self.config.horizon, self.config.padded_size
         rows = [torch.randn(shape, generator=torch.Generator().manual_seed(seed))
                 for seed in seeds]
-        return torch.stack(rows).to(self.times.device)
+        return torch.stack(rows)
 
     def postprocess(self, actions: Tensor, observation: Observation) -> np.ndarray:
         """Turn one row [T, A'] into float32 [T, A] in the robot's units."""

@@ -69,6 +69,19 @@ def test_close_finishes_what_was_launched_and_ends_the_thread() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith('brief')]
 
 
+def test_cpu_runs_models_as_they_are(kit) -> None:
+    models = {'m': kit.Fake()}
+    assert open_device('cpu').prepare(models, 4, True) == models
+
+
+@pytest.mark.parametrize('name', ['cuda', 'cuda:0', 'cuda:99'])
+def test_gpu_that_is_not_there_is_named(name: str) -> None:
+    if torch.cuda.is_available() and name != 'cuda:99':
+        pytest.skip('it is there')
+    with pytest.raises(ValueError, match=f"device '{name}' is not available here"):
+        open_device(name)
+
+
 @pytest.mark.parametrize('name', ['tpu', 'cpu:0', ''])
 def test_unknown_device_is_named(name: str) -> None:
     with pytest.raises(ValueError, match=f"device '{name}'.*'cpu'"):

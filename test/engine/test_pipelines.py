@@ -101,6 +101,34 @@ def test_stages_of_a_lockstep_meet(kit) -> None:
     assert [type(outcome) for outcome in outcomes] == [ActionChunk] * 2
 
 
+class GuardedFake:
+    """A model that writes down what its VLM stages were to run beside."""
+
+    def __init__(self, fake) -> None:
+        self.fake, self.beside = fake, []
+
+    def __getattr__(self, name: str):
+        return getattr(self.fake, name)
+
+    def vlm_beside(self, rows, beside):
+        self.beside.append((len(rows), beside))
+        return self.fake.vlm({name: torch.stack([row[name] for row in rows])
+                              for name in rows[0]})
+
+
+@pytest.mark.parametrize(('kind', 'expected'), [
+    (Lockstep, [(2, None), (1, ('m', 2)), (2, ('m', 1))]),
+    (Monolithic, [(2, None), (1, None), (2, None)])],
+    ids=['lockstep', 'monolithic'])
+def test_vlm_stage_is_told_what_runs_beside_it(kit, kind, expected) -> None:
+    model = GuardedFake(kit.Fake())
+    pipeline = kind({'m': model}, Ledger())
+    found = ends(run_through(pipeline, [kit.batch_of(model, 1, 2), kit.batch_of(model, 3),
+                                        kit.batch_of(model, 4, 5)]))
+    assert found == [(number, 'chunk') for number in range(1, 6)]
+    assert model.beside == expected
+
+
 def chunks(pipeline_type, models, batches) -> dict[int, np.ndarray]:
     pipeline = pipeline_type(models, open_device('cpu'))
     outcomes = run_through(pipeline, batches)

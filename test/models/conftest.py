@@ -10,6 +10,7 @@ import torch
 from robion_ros.config import CameraConfig, ModelConfig
 from robion_ros.core import Observation
 from robion_ros.models import registry
+from robion_ros.models.pi0 import Pi0
 
 JOINTS = tuple(f'joint_{index}' for index in range(7))
 
@@ -36,6 +37,16 @@ def model_config() -> Callable[..., ModelConfig]:
 @pytest.fixture(scope='session')
 def tiny(model_config):
     return registry.load(model_config(), 'cpu')
+
+
+@pytest.fixture(scope='session', params=['pi0_small', 'pi05_small'])
+def pi0(request, model_config) -> Pi0:
+    """Return a small model whose weights are all away from where training starts."""
+    model = registry.load(model_config(architecture=request.param), 'cpu')
+    generator = torch.Generator().manual_seed(1)
+    for weight in model.network.parameters():
+        weight += 0.2 * torch.randn(weight.shape, generator=generator) / weight[0].numel() ** 0.5
+    return Pi0(model.config, model.network)
 
 
 @pytest.fixture(scope='session')

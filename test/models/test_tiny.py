@@ -113,7 +113,7 @@ def test_the_stages_never_look_at_values(model_config, observe, stack, batch):
     model = registry.load(model_config(), 'meta')
     inputs = {name: tensor.to('meta')
               for name, tensor in stack(model, *[observe()] * batch).items()}
-    noise = model.noise(range(batch))
+    noise = model.noise(range(batch)).to('meta')
     with OnlyMeta():
         actions = model.adit(model.vlm(inputs), noise)
     assert actions.shape == noise.shape

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A model whose stages are CUDA graphs: one for each batch size, and of the VLM for each cap.
+
+To a pipeline it is a model like any other, which also tells the VLM stage that leaves room for
+what runs beside it. Knows neither queues nor how caps are chosen.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import torch
+
+from robion_ros.engine.batch import stack, Ticket
+from robion_ros.engine.cuda_calls import new_stream
+from robion_ros.engine.graphs import Buffers, Graph, Pool, warm_up
+from robion_ros.engine.partition import Partitions, products_for
+from robion_ros.engine.profile import Load
+from robion_ros.models.protocol import Model, Tensors
+
+WHOLE = 0
+"""The cap that is none."""
+
+NOISE, ACTIONS = 'noise', 'actions'
+"""Names of the ADiT stage's own tensors beside those of the context."""
+
+
+class GraphedModel:
+    """A model in graphs, of the sizes that it was captured with."""
+
+    def __init__(self, model: Model, ticket: Ticket, sizes: tuple[int, ...],
+                 device: torch.device, pools: Mapping[str, Pool]) -> None:
+        """Capture every size, the largest first, so that the others fit into its memory."""
+        self.spec, self.preprocess = model.spec, model.preprocess
+        self.noise, self.postprocess = model.noise, model.postprocess
+        # Graphs that run side by side must come from different streams: the library of matrix
+        # products keeps one workspace for each, and two products in one can hang. Streams are
+        # lent again and again, but those of another priority are others.
+        self._stream, adit_stream = new_stream(device), new_stream(device, priority=-1)
+        self._vlm_inputs: dict[int, Buffers] = {}
+        self._vlm_runs: dict[int, Callable[[], Tensors]] = {}
+        self._contexts: dict[int, Tensors] = {}
+        self._adit_inputs: dict[int, Buffers] = {}
+        self._actions: dict[int, torch.Tensor] = {}
+        self.vlm_graphs: dict[tuple[int, int], Graph] = {}
+        """By size and cap."""
+        self.adit_graphs: dict[int, Graph] = {}
+        self._caps: dict[tuple[int, str, int], int] = {}
+        for size in sorted(sizes, reverse=True):
+            inputs = Buffers(stack((ticket,) * size), device)
+            self._vlm_inputs[size] = inputs
+            self._vlm_runs[size] = partial(model.vlm, inputs.tensors)
+            context = warm_up(self._vlm_runs[size], self._stream)
+            self._contexts[size] = context
+            self.vlm_graphs[size, WHOLE] = Graph(self._vlm_runs[size], context, self._stream,
+                                                 pools['vlm'])
+            entering = Buffers({**context, NOISE: torch.stack([ticket.noise] * size)}, device)
+            self._adit_inputs[size] = entering
+            run = partial(run_adit, model, entering.tensors)
+            actions = warm_up(run, adit_stream)
+            self._actions[size] = actions[ACTIONS]
+            self.adit_graphs[size] = Graph(run, actions, adit_stream, pools['adit'])
+
+    @property
+    def shapes(self) -> str:
+        """What the time of a stage depends on: models of equal shapes take equally long."""
+        size = min(self._contexts)
+        tensors = {**self._vlm_inputs[size].tensors, **self._adit_inputs[size].tensors}
+        listed = ', '.join(f'{name} {tensor.dtype} {list(tensor.shape)}'
+                           for name, tensor in sorted(tensors.items()))
+        return f'{self.spec.architecture}: {listed}'.replace('torch.', '')
+
+    def capture(self, size: int, cap: int, partitions: Partitions, pool: Pool) -> None:
+        """Capture the VLM stage of a size under a cap."""
+        with products_for(cap, partitions.sms):
+            self.vlm_graphs[size, cap] = Graph(self._vlm_runs[size], self._contexts[size],
+                                               partitions.stream(cap), pool)
+
+    def keep(self, caps: Mapping[tuple[int, str, int], int]) -> None:
+        """Take the caps to run under by own size and the ADiT batch beside; drop all others."""
+        self._caps = dict(caps)
+        kept = {(size, cap) for (size, _, _), cap in caps.items()}
+        kept |= {(size, WHOLE) for size in self.adit_graphs}
+        for key in set(self.vlm_graphs) - kept:
+            del self.vlm_graphs[key]
+
+    def vlm(self, inputs: Tensors) -> Tensors:
+        """Enqueue the VLM stage on the current stream, with all of the GPU."""
+        size = len(next(iter(inputs.values())))
+        self._vlm_inputs[size].fill(inputs)
+        return self._replay_vlm(size, WHOLE)
+
+    def vlm_beside(self, rows: Sequence[Tensors], beside: Load | None) -> Tensors:
+        """Enqueue the VLM stage of rows as it is best beside an ADiT stage, if there is one."""
+        size = len(rows)
+        self._vlm_inputs[size].fill_rows(rows)
+        return self._replay_vlm(size, self._caps.get((size, *beside), WHOLE) if beside else WHOLE)
+
+    def _replay_vlm(self, size: int, cap: int) -> Tensors:
+        self.vlm_graphs[size, cap].replay()
+        # The next VLM stage writes to the same place while the ADiT stage reads this context.
+        return {name: tensor.clone() for name, tensor in self._contexts[size].items()}
+
+    def adit(self, context: Tensors, noise: torch.Tensor) -> torch.Tensor:
+        """Enqueue the ADiT stage; the actions, on the CPU, are there when the stream is."""
+        size = len(noise)
+        self._adit_inputs[size].fill({**context, NOISE: noise})
+        self.adit_graphs[size].replay()
+        return self._actions[size].to('cpu', non_blocking=True)
+
+
+def run_adit(model: Model, entering: Tensors) -> Tensors:
+    """Run the ADiT stage as a function of named tensors."""
+    context = {name: tensor for name, tensor in entering.items() if name != NOISE}
+    return {ACTIONS: model.adit(context, entering[NOISE])}

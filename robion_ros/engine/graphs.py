@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A function of tensors as a CUDA graph, with the buffers that it reads and writes.
+
+Whatever is given to a capture must outlive the graph: the object here owns both. Knows neither
+models nor stages.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from robion_ros.models.protocol import Tensors
+
+Pool = Any
+"""Memory of graphs that never run at the same time: what torch.cuda.graph_pool_handle returns."""
+
+WARM_UPS = 2
+"""Runs before a capture: what compiles, tunes or allocates once must not do so inside."""
+
+
+class Buffers:
+    """Fixed places on the device for a set of tensors, and pinned ones for what the CPU gives."""
+
+    def __init__(self, examples: Tensors, device: torch.device) -> None:
+        self.tensors: Tensors = {name: torch.empty_like(tensor, device=device)
+                                 for name, tensor in examples.items()}
+        self._pinned = {name: torch.empty_like(tensor).pin_memory()
+                        for name, tensor in examples.items() if tensor.device.type == 'cpu'}
+        self.fill(examples)
+
+    def fill(self, values: Tensors) -> None:
+        """Copy values in, in the order of the current stream; the last fill must be done."""
+        for name, value in values.items():
+            if name in self._pinned:
+                value = self._pinned[name].copy_(value)
+            self.tensors[name].copy_(value, non_blocking=True)
+
+    def fill_rows(self, rows: Sequence[Tensors]) -> None:
+        """Copy rows in like fill, which takes them stacked; all come from the CPU."""
+        for name, pinned in self._pinned.items():
+            torch.stack([row[name] for row in rows], out=pinned)
+            self.tensors[name].copy_(pinned, non_blocking=True)
+
+
+class Graph:
+    """A captured call of a function with a set of buffers."""
+
+    def __init__(self, function: Callable[[], Tensors], outputs: Tensors,
+                 stream: torch.cuda.Stream, pool: Pool) -> None:
+        self._function = function  # It holds the inputs.
+        self._outputs = outputs
+        self._graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize(stream.device)
+        with torch.cuda.graph(self._graph, pool=pool, stream=stream,
+                              capture_error_mode='thread_local'):
+            # What the function returns lies in memory that the pool's next capture takes.
+            for name, tensor in function().items():
+                outputs[name].copy_(tensor)
+
+    def replay(self) -> None:
+        """Enqueue the call on the current stream, under the cap of the stream of the capture."""
+        self._graph.replay()
+
+
+def warm_up(function: Callable[[], Tensors], stream: torch.cuda.Stream) -> Tensors:
+    """Run a function before its capture; return buffers that fit what it returned."""
+    torch.cuda.synchronize(stream.device)
+    with torch.cuda.stream(stream):
+        for _ in range(WARM_UPS):
+            outputs = function()
+        kept = {name: tensor.clone() for name, tensor in outputs.items()}
+    torch.cuda.synchronize(stream.device)
+    return kept

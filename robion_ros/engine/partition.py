@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Streams that may use only some of a GPU's multiprocessors (SMs), by the driver's green contexts.
+
+A kernel keeps the cap of the stream it was captured on, whatever stream its graph is launched
+on. Knows neither models nor graphs.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+import logging
+from typing import Any
+
+import torch
+
+from robion_ros.engine.cuda_calls import external_stream
+
+logger = logging.getLogger(__name__)
+
+TELL = getattr(torch._C, '_set_sm_carveout_experimental', None)
+
+
+class DriverError(RuntimeError):
+    """The CUDA driver refused a call."""
+
+
+class Partitions:
+    """The caps that one GPU allows, and a stream for each."""
+
+    def __init__(self, index: int) -> None:
+        from cuda.bindings import driver  # Not installed everywhere, and not needed for no cap.
+        self._driver = driver
+        torch.zeros(1, device=f'cuda:{index}')  # Makes the primary context.
+        self._index = index
+        self._device = self._call(driver.cuDeviceGet, index)
+        self._whole = self._call(driver.cuDeviceGetDevResource, self._device,
+                                 driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM)
+        self.sms: int = self._whole.sm.smCount
+        self._contexts: list[Any] = []
+        self._streams: dict[int, torch.cuda.Stream] = {}
+        self.caps = tuple(sorted({self._split(least).sm.smCount for least in range(1, self.sms)}
+                                 - {self.sms}))
+        """Numbers of SMs that a stream may be held to, ascending; the device rounds up to them."""
+        self.stream(self.caps[-1])  # A driver that only pretends fails now.
+
+    def stream(self, cap: int) -> torch.cuda.Stream:
+        """Return the stream that is held to cap SMs, one of caps."""
+        if cap not in self._streams:
+            driver = self._driver
+            descriptor = self._call(driver.cuDevResourceGenerateDesc, [self._split(cap)], 1)
+            context = self._call(driver.cuGreenCtxCreate, descriptor, self._device,
+                                 driver.CUgreenCtxCreate_flags.CU_GREEN_CTX_DEFAULT_STREAM)
+            self._contexts.append(context)
+            handle = self._call(driver.cuGreenCtxStreamCreate, context,
+                                driver.CUstream_flags.CU_STREAM_NON_BLOCKING, 0)
+            self._streams[cap] = external_stream(int(handle), self._index)
+        return self._streams[cap]
+
+    def _split(self, least: int) -> Any:
+        """Return the smallest part of the GPU that has least SMs, or all of it."""
+        driver = self._driver
+        error, groups, *_ = driver.cuDevSmResourceSplitByCount(1, self._whole, 0, least)
+        if error in (driver.CUresult.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
+                     driver.CUresult.CUDA_ERROR_INVALID_VALUE):
+            return self._whole  # No legal part is so large.
+        self._check('cuDevSmResourceSplitByCount', error)
+        return groups[0]
+
+    def _call(self, function: Any, *args: Any) -> Any:
+        error, *values = function(*args)
+        self._check(function.__name__, error)
+        return values[0] if values else None
+
+    def _check(self, name: str, error: Any) -> None:
+        if error != self._driver.CUresult.CUDA_SUCCESS:
+            raise DriverError(f'{name}: {error.name}')
+
+
+@contextmanager
+def products_for(cap: int, sms: int) -> Iterator[None]:
+    """
+    Tell the library of matrix products how many of a GPU's sms it will have.
+
+    It would cut products into as many parts as all of them take at once, and a few parts more
+    than there are SMs cost as much as twice as many. Of torch's two libraries one can be told,
+    by a function that may go: without it caps are slower, and the profile knows.
+    """
+    if TELL is None:
+        yield
+        return
+    before = torch.backends.cuda.preferred_blas_library()
+    torch.backends.cuda.preferred_blas_library('cublaslt')
+    TELL(sms - cap)
+    try:
+        yield
+    finally:
+        TELL(None)
+        torch.backends.cuda.preferred_blas_library(before)
+
+
+@cache
+def open_partitions(index: int) -> Partitions | None:
+    """Return the partitions of a GPU, the same to everyone; None, and a warning, without any."""
+    try:
+        found = Partitions(index)
+    except (ImportError, AttributeError, DriverError, RuntimeError) as error:
+        logger.warning('no SM partitions on cuda:%d, the VLM stage is not capped (%s: %s); they '
+                       "need CUDA 12.4 or later and the package 'cuda-bindings'", index,
+                       type(error).__name__, error)
+        return None
+    logger.info('cuda:%d has %d SMs, caps of %d to %d', index, found.sms, found.caps[0],
+                found.caps[-1])
+    if TELL is None:
+        logger.warning('torch %s cannot tell matrix products of the caps: they are slower than '
+                       'they could be', torch.__version__)
+    return found

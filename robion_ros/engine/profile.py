@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The table of caps: which number of SMs suits a VLM batch beside an ADiT batch, found by trying.
+
+Kept in a file, so that a machine measures what can meet on it once. Knows neither graphs nor
+models: a load is the shapes of a model, or its name, and a batch size.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+import json
+import logging
+import os
+from pathlib import Path
+from time import monotonic
+from typing import Any, NamedTuple
+
+logger = logging.getLogger(__name__)
+
+HOPELESS = 1.5
+"""A cap whose first run takes so many times the best is not tried again."""
+
+
+class Load(NamedTuple):
+    """What a stage runs."""
+
+    model: str
+    batch: int
+
+
+class Pair(NamedTuple):
+    """Two loads that meet in a lockstep."""
+
+    vlm: Load
+    adit: Load
+
+
+Times = Mapping[int, float]
+"""Time of a lockstep by cap, s."""
+Table = Mapping[Pair, Times]
+
+
+def best(times: Times) -> int:
+    """Return the cap with the shortest lockstep."""
+    return min(times, key=lambda cap: times[cap])
+
+
+def measure_all(pairs: Sequence[Pair], caps: Iterable[int],
+                measure: Callable[[Pair, int], float], repeats: int = 5) -> dict[Pair, Times]:
+    """Measure every pair under every cap; each time is the median of repeats."""
+    found: dict[Pair, Times] = {}
+    start = monotonic()
+    for done, pair in enumerate(pairs):
+        times: dict[int, float] = {}
+        for cap in caps:
+            first = measure(pair, cap)
+            if times and first > HOPELESS * min(times.values()):
+                times[cap] = first
+                continue
+            runs = sorted(measure(pair, cap) for _ in range(repeats))
+            times[cap] = runs[repeats // 2]
+        found[pair] = times
+        left = (monotonic() - start) / (done + 1) * (len(pairs) - done - 1)
+        logger.info('profile %d/%d, %.0f s left: batch %d of %s beside %d of %s takes %.1f ms '
+                    'under a cap of %d', done + 1, len(pairs), left, pair.vlm.batch,
+                    pair.vlm.model.split(':')[0], pair.adit.batch, pair.adit.model.split(':')[0],
+                    times[best(times)] * 1e3, best(times))
+    return found
+
+
+@dataclass(frozen=True)
+class ProfileFile:
+    """The tables of one machine with one set of programs, in a file of their own."""
+
+    folder: Path
+    machine: Mapping[str, str]
+    """GPU, driver, torch, code: whatever changes times without changing shapes."""
+
+    @property
+    def path(self) -> Path:
+        """Where the tables stand."""
+        text = json.dumps(dict(self.machine), sort_keys=True)
+        return self.folder / f'{blake2b(text.encode(), digest_size=8).hexdigest()}.json'
+
+    def read(self) -> dict[Pair, Times]:
+        """Return what was measured on this machine; a file that cannot be read is no table."""
+        if not self.path.exists():
+            return {}
+        try:
+            values = json.loads(self.path.read_text(encoding='utf-8'))
+            return dict(map(_parse, values['rows']))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            logger.warning('%s is measured anew, it cannot be read (%s: %s)', self.path,
+                           type(error).__name__, error)
+            return {}
+
+    def add(self, table: Table) -> None:
+        """Write a table beside what stands in the file; a reader sees the old file or the new."""
+        rows = [{'vlm': pair.vlm, 'adit': pair.adit, 'best': best(times),
+                 'times': {str(cap): time for cap, time in times.items()}}
+                for pair, times in (self.read() | dict(table)).items()]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        written = self.path.with_suffix(f'.{os.getpid()}')
+        written.write_text(json.dumps({'machine': dict(self.machine), 'rows': rows}, indent=1)
+                           + '\n', encoding='utf-8')
+        written.replace(self.path)
+
+
+def default_folder() -> Path:
+    """Return where profiles are kept."""
+    cache = os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache'
+    return Path(cache) / 'robion_ros' / 'profiles'
+
+
+def code_version(*folders: Path) -> str:
+    """Return what changes with any source file of folders."""
+    digest = blake2b(digest_size=8)
+    for folder in folders:
+        for path in sorted(folder.glob('*.py')):
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _parse(row: Mapping[str, Any]) -> tuple[Pair, Times]:
+    loads = [Load(str(model), int(batch)) for model, batch in (row['vlm'], row['adit'])]
+    times = {int(cap): float(time) for cap, time in row['times'].items()}
+    if not times or min(times.values()) <= 0:
+        raise ValueError(f'row of {loads} has no times')
+    return Pair(*loads), times

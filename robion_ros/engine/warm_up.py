@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Runs of a model before its first request, so that nothing is left to be found out by a robot.
+
+Knows pipelines by their one function, and devices not at all.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from robion_ros.core import Dropped, Observation, Outcome, Request
+from robion_ros.engine.batch import Batch, make_ticket, Ticket
+from robion_ros.engine.pipelines import describe, Pipeline
+from robion_ros.models.protocol import Model
+
+
+def batch_sizes(max_batch: int) -> tuple[int, ...]:
+    """Return the sizes that a batch may have, largest first."""
+    return tuple(1 << power for power in reversed(range(max_batch.bit_length())))
+
+
+def example(name: str, model: Model) -> Ticket:
+    """Return a request for a model that no robot sent; raise RuntimeError if there is none."""
+    spec = model.spec
+    # Not black: a GPU multiplies zeros faster than pictures.
+    pictures = np.random.default_rng(0).integers(0, 256, (spec.cameras, 64, 64, 3), np.uint8)
+    observation = Observation(tuple(pictures), np.zeros(spec.state_size, np.float32), 'warm up',
+                              0)
+    request = Request('warm_up', 0, name, observation, 0.0, 0.0)
+    try:
+        return make_ticket(model, request, 0.0)
+    except Exception as error:
+        raise RuntimeError(f'model {name} cannot preprocess: {describe(error)}') from error
+
+
+def warm_up(pipeline: Pipeline, models: Mapping[str, Model], max_batch: int) -> None:
+    """Run every model at every batch size, largest first; raise RuntimeError if one cannot."""
+    for name, model in models.items():
+        ticket = example(name, model)
+        for size in batch_sizes(max_batch):
+            outcomes: list[Outcome] = []
+            in_flight = pipeline.tick(Batch(name, (ticket,) * size, 0.0), None, outcomes.append)
+            if in_flight:
+                pipeline.tick(None, in_flight, outcomes.append)
+            for outcome in outcomes:
+                if isinstance(outcome, Dropped):
+                    raise RuntimeError(f'model {name} fails at batch {size}: {outcome.detail}')

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+How the work of a layer is cut into blocks, found on an H200 and frozen here by batch.
+
+benchmarks/adit_tiles.py looks for better ones. Any choice is right for any batch, and slower
+for one that it was not made for. Knows no kernel.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The block of a product, and how the GPU works on it."""
+
+    rows: int
+    columns: int
+    depth: int
+    """How much of the depth is loaded at once."""
+    stages: int
+    """How many such loads are under way."""
+    parts: int = 1
+    """How many blocks share the depth, where parts are added later."""
+    warps: int = 4
+
+
+@dataclass(frozen=True)
+class Span:
+    """The block of attention."""
+
+    rows: int
+    """Of queries, over all heads."""
+    keys: int
+    """That are loaded at once."""
+    tiles: int
+    """How many times a block loads keys."""
+    stages: int = 1
+    warps: int = 4
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The choice for all kernels."""
+
+    qkv: Tile
+    attention: Span
+    output: Tile
+    gate_up: Tile
+    down: Tile
+    mix: Tile
+    """Of the product that opens a step."""
+    norm_warps: int = 8
+    join_warps: int = 1
+    """With one, nothing is exchanged between warps, which took longer than the work."""
+
+
+BY_BATCH = {
+    1: Tiles(qkv=Tile(64, 32, 256, 4), attention=Span(64, 64, 1, warps=8),
+             output=Tile(64, 32, 128, 4, parts=4), gate_up=Tile(64, 64, 128, 6),
+             down=Tile(64, 64, 128, 4, parts=8), mix=Tile(64, 64, 64, 2, parts=8)),
+    2: Tiles(qkv=Tile(64, 64, 128, 6), attention=Span(64, 64, 1),
+             output=Tile(64, 64, 64, 4, parts=8), gate_up=Tile(64, 128, 64, 8),
+             down=Tile(64, 64, 128, 6, parts=4), mix=Tile(128, 64, 64, 2, parts=8)),
+    4: Tiles(qkv=Tile(64, 128, 64, 8), attention=Span(128, 64, 2, stages=2, warps=8),
+             output=Tile(128, 64, 64, 8, parts=4, warps=8),
+             gate_up=Tile(128, 128, 64, 6, warps=8), down=Tile(64, 128, 64, 8, parts=4),
+             mix=Tile(128, 64, 64, 2, parts=8)),
+}
+
+
+def for_batch(batch: int) -> Tiles:
+    """Return the choice for a batch: that of the next larger one measured, or the largest."""
+    fitting = (tiles for size, tiles in BY_BATCH.items() if size >= batch)
+    return next(fitting, BY_BATCH[max(BY_BATCH)])

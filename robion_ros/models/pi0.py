@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+pi0 and pi0.5: PaliGemma reads pictures and prompt, an action expert turns noise into actions.
+
+The VLM stage is SigLIP and Gemma up to the keys and values of every layer, with those of pi0's
+state token, which sees no actions; the ADiT stage runs the expert alone, once for each step.
+Knows neither queues nor streams, nor where statistics of robots come from.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+import logging
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn, Tensor
+import torch.nn.functional as F
+
+from robion_ros.config import FieldError, ModelConfig
+from robion_ros.core import Observation
+from robion_ros.models import layers, processing
+from robion_ros.models.compiled import compile_layers
+from robion_ros.models.expert import AdaptiveNorm, ExpertLayer, GemmaNorm, modulated
+from robion_ros.models.pi0_config import CONFIGS, Pi0Config
+from robion_ros.models.protocol import Tensors
+from robion_ros.models.tokenizer import byte_tokens, PADDING
+
+logger = logging.getLogger(__name__)
+
+IDENTITY = processing.Scaling(0.0, 1.0)
+STATE_BINS = np.linspace(-1, 1, 257)[:-1]
+
+
+class Pi0Network(nn.Module):
+    """The weights of the model."""
+
+    def __init__(self, c: Pi0Config) -> None:
+        super().__init__()
+        self.adaptive = c.adaptive
+        norm: Callable[[int], AdaptiveNorm | GemmaNorm] = (AdaptiveNorm if c.adaptive
+                                                           else GemmaNorm)
+        heads = c.heads, c.kv_heads, c.head_size
+        self.vision_tower = layers.VisionTransformer(
+            c.image_size, c.patch_size, c.vision_width, c.vision_hidden, c.vision_heads,
+            c.vision_layers)
+        self.multi_modal_projector = nn.Linear(c.vision_width, c.width)
+        self.embed_tokens = nn.Embedding(c.vocabulary, c.width)
+        self.language_model = nn.ModuleList(
+            layers.DecoderLayer(c.width, c.hidden, *heads, norm=GemmaNorm)
+            for _ in range(c.layers))
+        self.expert: Any = nn.ModuleList(
+            ExpertLayer(c.expert_width, c.expert_hidden, *heads, norm)
+            for _ in range(c.layers))
+        self.norm = norm(c.expert_width)
+        self.action_in_proj = nn.Linear(c.padded_size, c.expert_width)
+        self.action_out_proj = nn.Linear(c.expert_width, c.padded_size)
+        if c.adaptive:
+            self.time_mlp_in = nn.Linear(c.expert_width, c.expert_width)
+            self.time_mlp_out = nn.Linear(c.expert_width, c.expert_width)
+        else:
+            self.state_proj = nn.Linear(c.padded_size, c.expert_width)
+            self.action_time_mlp_in = nn.Linear(2 * c.expert_width, c.expert_width)
+            self.action_time_mlp_out = nn.Linear(c.expert_width, c.expert_width)
+
+    def to_layers_dtype(self, dtype: torch.dtype) -> 'Pi0Network':
+        """Give the layers a dtype; norms, embeddings of patches and the ends stay float32."""
+        tower = self.vision_tower
+        for part in (tower.layers, tower.post_layernorm, self.multi_modal_projector,
+                     self.embed_tokens, self.language_model, self.expert):
+            part.to(dtype)
+        if not self.adaptive:
+            self.action_time_mlp_out.to(dtype)  # What it gives is rounded to it anyway.
+        for module in self.modules():
+            if isinstance(module, GemmaNorm | AdaptiveNorm):
+                module.float()
+        return self
+
+
+class Pi0:
+    """The model in two stages; protocol.Model says what each function is for."""
+
+    def __init__(self, config: Pi0Config, network: Pi0Network,
+                 state_scaling: processing.Scaling = IDENTITY,
+                 action_scaling: processing.Scaling = IDENTITY) -> None:
+        self.config, self.network, self.spec = config, network, config.spec
+        self.state_scaling, self.action_scaling = state_scaling, action_scaling
+        self.tokens = lru_cache(maxsize=1024)(partial(prompt_tokens, size=config.prompt_tokens))
+        with torch.no_grad():
+            self._prepare_times()
+
+    def _prepare_times(self) -> None:
+        """Compute what depends on the step and the weights alone, once."""
+        net, c = self.network, self.config
+        inward = net.action_in_proj
+        times = layers.time_embedding([1 - step / c.steps for step in range(c.steps)],
+                                      c.expert_width).to(inward.weight)
+        if c.adaptive:
+            times = F.silu(net.time_mlp_out(F.silu(net.time_mlp_in(times))))
+            self.mix_actions = inward.weight
+            self.mix_times = inward.bias.expand(c.steps, -1)
+        else:
+            # No activation stands between the projection of the actions and the layer that
+            # mixes the time into them: both are one product, and the time's part is a bias.
+            mix = net.action_time_mlp_in
+            of_actions, of_times = mix.weight.chunk(2, 1)
+            self.mix_actions = of_actions @ inward.weight
+            self.mix_times = F.linear(times, of_times, mix.bias) + of_actions @ inward.bias
+        self.norms = torch.stack([layer.modulation(times) for layer in net.expert], 1)
+        """[steps, layers, 2, 3, W]."""
+        self.last_norms = net.norm.modulation(times)
+        """[steps, 3, W]."""
+
+    def preprocess(self, observation: Observation) -> Tensors:
+        """Turn one observation into the VLM stage's inputs, without the batch axis."""
+        c = self.config
+        processing.check_observation(observation, self.spec)
+        images = [processing.resize_with_pad(image, c.image_size) for image in observation.images]
+        state = self.state_scaling.apply(observation.state)
+        text = observation.prompt.strip().replace('_', ' ')
+        own: Tensors
+        if c.adaptive:
+            words = ' '.join(map(str, np.digitize(state, STATE_BINS) - 1))
+            tokens, token_mask = prompt_tokens(f'Task: {text}, State: {words};\nAction: ',
+                                               c.prompt_tokens)
+            own = {}
+        else:
+            tokens, token_mask = self.tokens(f'{text}\n')
+            own = {'state': processing.pad_values(state, c.padded_size)}
+        return {'images': torch.from_numpy(np.stack(images)),
+                'image_mask': torch.ones(len(images), dtype=torch.bool),
+                'tokens': tokens, 'token_mask': token_mask, **own}
+
+    @torch.inference_mode()
+    def vlm(self, inputs: Tensors) -> Tensors:
+        """
+        Read prefix and state.
+
+        Returns cache [B, layers, 2, G, K, D], keys and values of every layer, of which those of
+        the tokens that exist are marked in valid, bool [B, K].
+        """
+        net, c = self.network, self.config
+        images = inputs['images'].float() / 127.5 - 1
+        seen = net.multi_modal_projector(net.vision_tower(images.flatten(0, 1)))
+        seen = seen.unflatten(0, images.shape[:2])
+        words = net.embed_tokens(inputs['tokens']) * math.sqrt(c.width)
+        prefix = torch.cat((seen.flatten(1, 2), words), 1)
+        seen_valid = inputs['image_mask'][..., None].expand(seen.shape[:3]).flatten(1)
+        valid = torch.cat((seen_valid, inputs['token_mask']), 1)
+        past = layers.keys_values(net.language_model, prefix, self.turn(layers.positions(valid)),
+                                  layers.attention_mask(valid, prefix.dtype))
+        valid = F.pad(valid, (0, c.spare_tokens), value=False)
+        if c.adaptive:
+            return {'cache': F.pad(past, (0, 0, 0, c.spare_tokens)), 'valid': valid}
+        cache = F.pad(past, (0, 0, 0, c.spare_tokens + 1))
+        valid = F.pad(valid, (0, 1), value=True)
+        self.remember_state(inputs['state'], cache, valid)
+        return {'cache': cache, 'valid': valid}
+
+    def remember_state(self, state: Tensor, cache: Tensor, valid: Tensor) -> None:
+        """Write the keys and values of pi0's state token into the last place of cache."""
+        net = self.network
+        x = net.state_proj(state)[:, None].to(cache.dtype)
+        turn = self.turn(layers.positions(valid)[:, -1:])
+        mask = layers.attention_mask(valid, cache.dtype)
+        *rooms, last_room = cache.unbind(1)
+        *first, last = net.expert
+        for layer, room, norms in zip(first, rooms, self.norms[0], strict=False):
+            x = layer(x, turn, mask, room, norms)
+        last.remember(x, turn, last_room, self.norms[0, -1])
+
+    @torch.inference_mode()
+    def adit(self, context: Tensors, noise: Tensor) -> Tensor:
+        """Integrate the velocity from time 1, noise, to time 0, actions."""
+        c = self.config
+        cache = F.pad(context['cache'], (0, 0, 0, c.horizon))
+        valid = F.pad(context['valid'], (0, c.horizon), value=True)
+        turn = self.turn(layers.positions(valid)[:, -c.horizon:])
+        mask = layers.attention_mask(valid, cache.dtype)
+        rooms = cache.unbind(1)
+        actions = noise
+        for step in range(c.steps):
+            actions = actions - self.velocity(actions, step, turn, mask, rooms) / c.steps
+        return actions
+
+    def velocity(self, actions: Tensor, step: int, turn: layers.Rotary, mask: Tensor,
+                 rooms: Sequence[Tensor]) -> Tensor:
+        """Run the action expert once: where actions [B, T, A'] move at a step."""
+        net = self.network
+        x = F.linear(actions, self.mix_actions, self.mix_times[step])
+        x = x.to(rooms[0].dtype) if self.config.adaptive else (
+            net.action_time_mlp_out(F.silu(x).to(rooms[0].dtype)))
+        for layer, room, norms in zip(net.expert, rooms, self.norms[step], strict=True):
+            x = layer(x, turn, mask, room, norms)
+        return net.action_out_proj(modulated(x.float(), self.last_norms[step]))
+
+    def turn(self, places: Tensor) -> layers.Rotary:
+        """Return the rotation of tokens at places [B, T]."""
+        return layers.rotary(places, self.config.head_size)
+
+    def noise(self, seeds: Sequence[int]) -> Tensor:
+        """Draw the noise [B, T, A'] of a batch on the CPU, row i from seeds[i] alone."""
+        shape = self.config.horizon, self.config.padded_size
+        return torch.stack([torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+                            for seed in seeds])
+
+    def postprocess(self, actions: Tensor, observation: Observation) -> np.ndarray:
+        """Turn one row [T, A'] into float32 [T, A] in the robot's units."""
+        return self.action_scaling.invert(actions.numpy(force=True)[:, :self.spec.action_size])
+
+
+def prompt_tokens(text: str, size: int) -> tuple[Tensor, Tensor]:
+    """Return the tokens of a text and which of them are real, both [size]."""
+    return processing.pad_tokens(byte_tokens(text), size, PADDING)
+
+
+def configure(model: ModelConfig) -> Pi0Config:
+    """Return the sizes for the robots of a model."""
+    if model.checkpoint:
+        raise FieldError('checkpoint', f'{model.architecture} is served with random weights '
+                                       'alone; leave it out')
+    joints, actions = len(model.joints), len(model.action_names)
+    config = CONFIGS[model.architecture]
+    if max(joints, actions) > config.padded_size:
+        raise FieldError('joints' if joints > config.padded_size else 'actions',
+                         f'are {max(joints, actions)}, {model.architecture} takes at most '
+                         f'{config.padded_size}')
+    return replace(config, cameras=len(model.cameras), state_size=joints, action_size=actions)
+
+
+def load(model: ModelConfig, config: Pi0Config, device: torch.device) -> Pi0:
+    """Build the model on a device with random weights: bfloat16 on a GPU, else float32."""
+    on_gpu = device.type == 'cuda'
+    with torch.device('meta'):
+        network = Pi0Network(config).requires_grad_(False)
+    network.to_layers_dtype(torch.bfloat16 if on_gpu else torch.float32).to_empty(device=device)
+    layers.randomise(network, model.seed, device if on_gpu else 'cpu')
+    if on_gpu:
+        compile_layers(network)
+    size = sum(weight.nbytes for weight in network.parameters())
+    logger.info('%s: %.2f GB of weights', model.architecture, size / 1e9)
+    return Pi0(config, network)

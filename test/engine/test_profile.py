@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every pair is tried under every cap, once on a machine, and the best is found again."""
+
+import json
+import logging
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from robion_ros.engine.profile import (
+    best,
+    code_version,
+    default_folder,
+    Load,
+    measure_all,
+    Pair,
+    ProfileFile,
+)
+
+SMALL, LARGE = Load('pi0: small', 1), Load('pi0: large', 2)
+PAIRS = [Pair(vlm, adit) for vlm in (SMALL, LARGE) for adit in (SMALL, LARGE)]
+CAPS = 0, 128, 64, 8
+
+
+def lockstep(pair: Pair, cap: int) -> float:
+    """Take longest without a cap, and least under the cap that suits the batches."""
+    suits = 64 * pair.vlm.batch
+    return 0.03 if cap == 0 else 0.02 + abs(cap - suits) / 10_000
+
+
+@pytest.fixture
+def file(tmp_path) -> ProfileFile:
+    return ProfileFile(tmp_path / 'profiles', {'gpu': 'one', 'code': '1'})
+
+
+def test_the_best_cap_of_every_pair_is_found() -> None:
+    table = measure_all(PAIRS, CAPS, lockstep)
+    assert {pair: best(times) for pair, times in table.items()} == {
+        pair: 64 * pair.vlm.batch for pair in PAIRS}
+    assert all(set(times) == set(CAPS) for times in table.values())
+
+
+def test_no_cap_stays_where_caps_do_not_help() -> None:
+    table = measure_all(PAIRS[:1], CAPS, lambda pair, cap: 0.01 if cap == 0 else 0.02)
+    assert best(table[PAIRS[0]]) == 0
+
+
+def test_a_time_is_the_median_and_hopeless_caps_are_tried_once() -> None:
+    tried = []
+    runs = iter([0.01, 0.5, 0.01, 0.012, 0.011, 0.001])
+
+    def measure(pair: Pair, cap: int) -> float:
+        tried.append(cap)
+        return next(runs) if cap == 0 else 0.1
+    table = measure_all(PAIRS[:1], (0, 8, 16), measure)
+    assert table[PAIRS[0]] == {0: 0.011, 8: 0.1, 16: 0.1}
+    assert tried == [0] * 6 + [8, 16]
+
+
+def test_progress_says_what_is_left(caplog) -> None:
+    with caplog.at_level(logging.INFO):
+        measure_all(PAIRS, CAPS, lockstep)
+    assert len(caplog.messages) == 4
+    assert 'profile 3/4' in caplog.messages[2] and 's left' in caplog.messages[2]
+    assert 'batch 2 of pi0 beside 1 of pi0 takes 20.0 ms under a cap of 128' in caplog.messages[2]
+
+
+def test_a_file_gives_back_what_was_added(file) -> None:
+    assert file.read() == {}
+    first, second = (measure_all(part, CAPS, lockstep) for part in (PAIRS[:3], PAIRS[3:]))
+    file.add(first)
+    assert file.read() == first
+    file.add(second)
+    assert file.read() == first | second
+    assert [path.name for path in file.folder.iterdir()] == [file.path.name]
+
+
+def test_another_machine_or_program_has_another_file(file) -> None:
+    file.add(measure_all(PAIRS, CAPS, lockstep))
+    for other in ({'gpu': 'two', 'code': '1'}, {'gpu': 'one', 'code': '2'}):
+        assert ProfileFile(file.folder, other).read() == {}
+    assert ProfileFile(file.folder, {'code': '1', 'gpu': 'one'}).read() != {}
+    assert json.loads(file.path.read_text())['machine'] == {'gpu': 'one', 'code': '1'}
+
+
+@pytest.mark.parametrize('text', [
+    '', '{', '[]', '{"rows": 3}', '{"rows": [{}]}', '{"rows": [7]}', b'\xff',
+    '{"rows": [{"vlm": ["a", 1], "adit": ["a", 1], "times": {}}]}',
+    '{"rows": [{"vlm": ["a", 1], "adit": ["a", 1], "times": {"8": 0}}]}',
+    '{"rows": [{"vlm": ["a", "b"], "adit": ["a", 1], "times": {"8": 1}}]}',
+], ids=repr)
+def test_a_file_that_cannot_be_read_is_measured_anew(file, text, caplog) -> None:
+    file.folder.mkdir()
+    file.path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert file.read() == {}
+    assert 'is measured anew' in caplog.text and str(file.path) in caplog.text
+    file.add(measure_all(PAIRS[:1], CAPS, lockstep))
+    assert set(file.read()) == set(PAIRS[:1])
+
+
+@given(st.dictionaries(st.integers(0, 132), st.floats(1e-6, 10), min_size=1))
+def test_best_is_a_cap_that_no_other_beats(times) -> None:
+    assert all(times[best(times)] <= time for time in times.values())
+
+
+def test_profiles_are_kept_where_caches_are(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    assert default_folder() == tmp_path / 'robion_ros' / 'profiles'
+    monkeypatch.setenv('XDG_CACHE_HOME', '')
+    monkeypatch.setenv('HOME', str(tmp_path / 'home'))
+    assert default_folder() == tmp_path / 'home' / '.cache' / 'robion_ros' / 'profiles'
+
+
+def test_code_version_changes_with_the_sources_alone(tmp_path) -> None:
+    source = tmp_path / 'a.py'
+    source.write_text('x = 1\n')
+    before = code_version(tmp_path)
+    (tmp_path / 'a.pyc').write_text('')
+    assert code_version(tmp_path) == before
+    source.write_text('x = 2\n')
+    assert code_version(tmp_path) != before
+    source.write_text('x = 1\n')
+    source.rename(tmp_path / 'b.py')
+    assert code_version(tmp_path) != before

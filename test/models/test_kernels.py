@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An expert's kernels against the same steps in float64, and what they refuse."""
+
+from collections.abc import Callable
+import copy
+from dataclasses import dataclass
+import math
+
+import pytest
+import torch
+from torch import nn, Tensor
+import torch.nn.functional as F
+
+from robion_ros.models import layers
+from robion_ros.models.kernels import tiles
+from robion_ros.models.kernels.weights import Ends, Expert, Norms
+
+TOLERANCE = 6e-3
+"""Of the error's norm, relative to the actions': bf16 keeps 8 bits, 4e-3."""
+
+gpu = [pytest.mark.gpu,
+       pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a CUDA device')]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a chunk is made of."""
+
+    noise: Tensor
+    cache: Tensor
+    valid: Tensor
+    turn: layers.Rotary
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self.noise, self.cache, self.valid, *self.turn
+
+
+def decoder_layers(width: int, hidden: int, heads: int, size: int, count: int,
+                   kv_heads: int = 1) -> tuple[layers.DecoderLayer, ...]:
+    made = []
+    for index in range(count):
+        layer = layers.DecoderLayer(width, hidden, heads, kv_heads, size).requires_grad_(False)
+        layers.randomise(layer, index)
+        for norm in (layer.input_layernorm, layer.post_attention_layernorm):
+            norm.weight.data.uniform_(0.7, 1.3)
+        made.append(layer.bfloat16())
+    return tuple(made)
+
+
+def make_expert(adaptive: bool, width: int = 1024, hidden: int = 4096, heads: int = 8,
+                size: int = 256, count: int = 3, actions: int = 32, steps: int = 3,
+                device: str = 'cpu') -> Expert:
+    torch.manual_seed(1)
+    stack = decoder_layers(width, hidden, heads, size, count)
+    enter, mix, leave = (nn.Linear(*shape).requires_grad_(False)
+                         for shape in ((actions, width), (width, width), (width, actions)))
+    last = nn.RMSNorm(width).requires_grad_(False)
+    for module in (*stack, enter, mix, leave, last):
+        module.to(device)
+    if adaptive:
+        scale, shift, gate = (0.3 * torch.randn(steps, 2 * count + 1, width, device=device)
+                              for _ in range(3))
+        return Expert(stack, Norms(1 + scale, shift, gate),
+                      Ends.straight(enter, steps, leave), steps)
+    mix_actions = torch.randn(width, width, device=device) / math.sqrt(width)
+    times = torch.randn(steps, width, device=device)
+    return Expert(stack, Norms.plain(stack, last),
+                  Ends.mixed(enter, mix_actions, times, mix, leave), steps)
+
+
+def make_inputs(expert: Expert, batch: int, keys: int = 817, horizon: int = 50,
+                seed: int = 0) -> Inputs:
+    device = expert.ends.enter.device
+    generator = torch.Generator(device).manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, device=device, generator=generator)
+
+    noise = normal(batch, horizon, expert.ends.enter.shape[1])
+    cache = normal(batch, len(expert.layers), 2, 1, keys, expert.size).bfloat16()
+    valid = torch.rand(batch, keys, device=device, generator=generator) < 0.8
+    valid[0, keys // 2:] = False  # whole blocks of keys that do not exist
+    places = layers.positions(F.pad(valid, (0, horizon), value=True))[:, -horizon:]
+    return Inputs(noise, cache, valid, layers.rotary(places, expert.size))
+
+
+def reference(expert: Expert, given: Inputs) -> Tensor:
+    """Denoise in float64, layer by layer, as models do."""
+    norms, ends, width = expert.norms, expert.ends, expert.width
+    stack = [copy.deepcopy(layer).double() for layer in expert.layers]
+    valid = F.pad(given.valid, (0, given.noise.shape[1]), value=True)
+    mask = layers.attention_mask(valid, torch.float64)
+    turn = given.turn[0].double(), given.turn[1].double()
+
+    def normalise(x: Tensor, step: int, index: int) -> tuple[Tensor, Tensor | float]:
+        y = F.rms_norm(x, (width,), None, expert.eps)
+        if norms.shift is None or norms.gate is None:
+            return y * norms.scale[0, index], 1.0
+        return y * norms.scale[step, index] + norms.shift[step, index], norms.gate[step, index]
+
+    actions = given.noise.double()
+    for step in range(expert.steps):
+        x = F.linear(actions, ends.enter.double(), ends.enter_bias[step].double())
+        if ends.mix is not None and ends.mix_bias is not None:
+            x = F.linear(F.silu(x), ends.mix.double(), ends.mix_bias.double())
+        for index, layer in enumerate(stack):
+            y, gate = normalise(x, step, 2 * index)
+            x = x + gate * layer.self_attn(y, turn, mask, given.cache[:, index].double())[0]
+            y, gate = normalise(x, step, 2 * index + 1)
+            x = x + gate * layer.mlp(y)
+        y, _ = normalise(x, step, 2 * len(stack))
+        velocity = F.linear(y, ends.leave.double(), ends.leave_bias.double())
+        actions = actions - velocity / expert.steps
+    return actions
+
+
+def error(found: Tensor, expected: Tensor) -> float:
+    return ((found.double() - expected).norm() / expected.norm()).item()
+
+
+@pytest.fixture(scope='module')
+def denoise() -> Callable[..., Tensor]:
+    pytest.importorskip('triton')
+    from robion_ros.models.kernels.denoise import denoise
+    return lambda expert, given, *rest, **options: denoise(
+        expert, given.noise, given.cache, given.valid, given.turn, *rest, **options)
+
+
+@pytest.fixture(scope='module')
+def experts() -> dict[str, Expert]:
+    return {'pi0': make_expert(False, device='cuda'), 'pi0.5': make_expert(True, device='cuda')}
+
+
+class TestOnGpu:
+    pytestmark = gpu
+
+    @pytest.mark.parametrize('kind', ['pi0', 'pi0.5'])
+    @pytest.mark.parametrize('batch', [1, 2, 3, 4, 8])
+    def test_kernels_compute_the_steps(self, kind, batch, experts, denoise):
+        given = make_inputs(experts[kind], batch, seed=batch)
+        expected = reference(experts[kind], given)
+        assert error(given.noise, expected) > 0.05  # the steps do change something
+        assert error(denoise(experts[kind], given), expected) < TOLERANCE
+
+    @pytest.mark.parametrize(('keys', 'horizon'), [(1, 50), (64, 10), (816, 15), (968, 50),
+                                                   (300, 64), (130, 100)])
+    def test_any_number_of_keys_and_actions(self, keys, horizon, experts, denoise):
+        given = make_inputs(experts['pi0'], 2, keys, horizon)
+        assert error(denoise(experts['pi0'], given),
+                     reference(experts['pi0'], given)) < TOLERANCE
+
+    def test_nothing_is_read_that_was_not_written(self, experts, denoise):
+        from robion_ros.models.kernels.denoise import workspace
+        given = make_inputs(experts['pi0'], 2)
+        space = workspace(experts['pi0'], 2, 50, 817)
+        for buffer in vars(space).values():
+            buffer.fill_(math.nan)
+        found = denoise(experts['pi0'], given, space)
+        assert error(found, reference(experts['pi0'], given)) < TOLERANCE
+
+    def test_hidden_keys_change_nothing(self, experts, denoise):
+        given = make_inputs(experts['pi0'], 2)
+        found = denoise(experts['pi0'], given).clone()
+        hidden = ~given.valid[:, None, None, None, :, None]
+        given.cache.copy_(torch.where(hidden, 50 * torch.randn_like(given.cache), given.cache))
+        assert torch.equal(denoise(experts['pi0'], given), found)
+
+    def test_a_row_does_not_depend_on_its_batch(self, experts, denoise):
+        given = make_inputs(experts['pi0'], 4)
+        found = denoise(experts['pi0'], given)
+        for row in range(4):
+            part = slice(row, row + 1)
+            turn = given.turn[0][part], given.turn[1][part]
+            alone = denoise(experts['pi0'], Inputs(given.noise[part], given.cache[part],
+                                                   given.valid[part], turn))
+            assert error(found[part], alone.double()) < TOLERANCE
+
+    def test_a_cache_within_a_larger_one_is_read_in_place(self, experts, denoise):
+        given = make_inputs(experts['pi0'], 2)
+        large = torch.full((2, 5, 2, 1, 900, 256), math.nan, device='cuda').bfloat16()
+        large[:, 1:4, :, :, :817] = given.cache
+        inside = Inputs(given.noise, large[:, 1:4, :, :, :817], given.valid, given.turn)
+        assert torch.equal(denoise(experts['pi0'], inside), denoise(experts['pi0'], given))
+
+    @pytest.mark.parametrize('batch', [1, 2, 4])
+    @pytest.mark.parametrize('overlap', [True, False])
+    def test_a_graph_computes_on_inputs_of_its_replay(self, batch, overlap, experts, denoise):
+        from robion_ros.models.kernels.denoise import workspace
+        expert = experts['pi0']
+        given, space = make_inputs(expert, batch), workspace(expert, batch, 50, 817)
+        denoise(expert, given, space, overlap=overlap)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            denoise(expert, given, space, overlap=overlap)
+        for seed in range(1, 5):
+            fresh = make_inputs(expert, batch, seed=seed)
+            for old, new in zip(given.tensors(), fresh.tensors(), strict=True):
+                old.copy_(new)
+            graph.replay()
+            assert error(space.actions, reference(expert, fresh)) < TOLERANCE
+        found = space.actions.clone()
+        for _ in range(50):
+            graph.replay()
+        assert torch.equal(space.actions, found)
+
+    def test_a_cache_with_gaps_between_keys_is_refused(self, experts, denoise):
+        given = make_inputs(experts['pi0'], 1)
+        gaps = Inputs(given.noise, given.cache[..., ::2, :], given.valid[:, ::2], given.turn)
+        with pytest.raises(ValueError, match='make it contiguous'):
+            denoise(experts['pi0'], gaps)
+
+
+@pytest.mark.parametrize('batch', range(1, 17))
+def test_tiles_divide_the_work_of_pi0_and_fit_a_gpu(batch):
+    chosen = tiles.for_batch(batch)
+    for tile, columns, depth in ((chosen.qkv, 2560, 1024), (chosen.output, 1024, 2048),
+                                 (chosen.gate_up, 8192, 1024), (chosen.down, 1024, 4096),
+                                 (chosen.mix, 1024, 1024)):
+        assert columns % tile.columns == 0
+        assert depth % (tile.parts * tile.depth) == 0
+        assert 2 * tile.stages * tile.depth * (tile.rows + tile.columns) < 227 * 1024
+    assert chosen.qkv.columns // 2 <= 128  # both halves of one head
+    assert (chosen.qkv.parts, chosen.gate_up.parts) == (1, 1)  # nobody would add them
+
+
+SMALL = {'width': 32, 'hidden': 64, 'heads': 2, 'size': 16, 'count': 2, 'actions': 4}
+
+
+def test_ends_of_pi0_are_its_modules():
+    torch.manual_seed(0)
+    enter, mix_in, mix_out, leave = (nn.Linear(*shape) for shape in (
+        (4, 8), (16, 8), (8, 8), (8, 4)))
+    mix_out.weight.data = mix_out.weight.data.bfloat16().float()
+    actions, time = torch.randn(5, 4), torch.randn(3, 8)
+    mix_actions, mix_times = mix_in.weight.chunk(2, 1)
+    ends = Ends.mixed(enter, mix_actions, F.linear(time, mix_times, mix_in.bias), mix_out, leave)
+    for step in range(3):
+        both = torch.cat((enter(actions), time[step].expand(5, -1)), 1)
+        expected = mix_out(F.silu(mix_in(both)))
+        found = F.linear(F.silu(F.linear(actions, ends.enter, ends.enter_bias[step])),
+                         ends.mix.float(), ends.mix_bias)
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(('change', 'message'), [
+    ({'width': 48}, "expert's width is 48"), ({'actions': 7}, 'size of an action is 7'),
+    ({'size': 24}, 'head size is 24')], ids=['width', 'actions', 'head size'])
+def test_sizes_the_kernels_do_not_take_are_refused(change, message):
+    with pytest.raises(ValueError, match=f'{message}, its kernels take powers of two'):
+        make_expert(True, **(SMALL | change))
+
+
+def test_weights_the_kernels_do_not_take_are_refused():
+    expert = make_expert(False, **SMALL)
+    wide = tuple(layer.float() for layer in copy.deepcopy(expert.layers))
+    with pytest.raises(ValueError, match=r'is torch.float32, its kernels take bfloat16'):
+        Expert(wide, expert.norms, expert.ends, 3)
+    grouped = decoder_layers(32, 64, 2, 16, 1, kv_heads=2)
+    with pytest.raises(ValueError, match='has 2 heads of keys and values, its kernels take 1'):
+        Expert(grouped, expert.norms, expert.ends, 3)
+
+
+def test_adaptive_norms_and_a_mix_are_refused_together():
+    mixed, adaptive = (make_expert(kind, **SMALL) for kind in (False, True))
+    with pytest.raises(ValueError, match='take one of the two'):
+        Expert(mixed.layers, adaptive.norms, mixed.ends, 3)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pi0 and pi0.5 as the engine and a checkpoint see them."""
+
+from dataclasses import replace
+import json
+
+import numpy as np
+import pytest
+from safetensors.torch import save_file
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from robion_ros.models import checkpoint, processing, registry
+from robion_ros.models.pi0 import Pi0, Pi0Network
+from robion_ros.models.pi0_config import checkpoint_name, CONFIGS, PI0, PI05
+from robion_ros.models.tokenizer import byte_tokens
+
+PROMPTS = 'pick', 'put the blue ball into the box', 'öffne die Tür'
+UNUSED_HEAD = 257_152 * 1024
+"""The expert's language head: checkpoints hold it, nothing uses it."""
+
+
+def on_meta(config) -> Pi0Network:
+    with torch.device('meta'):
+        return Pi0Network(config)
+
+
+@pytest.mark.parametrize('config, published', [
+    (PI0, 3.24e9), (PI05, 3.62e9 - UNUSED_HEAD),
+], ids=['pi0', 'pi05'])
+def test_the_full_model_has_as_many_weights_as_the_published_one(config, published):
+    count = sum(weight.numel() for weight in on_meta(config).parameters())
+    assert count == pytest.approx(published, rel=2e-3)
+
+
+@pytest.mark.parametrize('config, keys', [(PI0, 872), (PI05, 1024)], ids=['pi0', 'pi05'])
+def test_the_full_model_sees_as_many_tokens_as_the_published_one(config, keys):
+    assert config.prefix_tokens == 3 * 256 + {'pi0': 48, 'pi05': 200}[config.architecture]
+    assert config.prefix_tokens + (not config.adaptive) + 50 + config.spare_tokens == keys
+
+
+def test_actions_have_the_shape_and_kind_of_the_spec(pi0, observe, answer):
+    actions = answer(pi0, observe())
+    assert actions.shape == (pi0.spec.horizon, pi0.spec.action_size) == (10, 7)
+    assert actions.dtype == np.float32 and np.isfinite(actions).all()
+    assert 0.1 < actions.std() < 5
+
+
+@pytest.mark.parametrize('change', [
+    lambda o: replace(o, images=(o.images[0], 255 - o.images[1])),
+    lambda o: replace(o, images=o.images[::-1]),
+    lambda o: replace(o, state=o.state + np.eye(7, dtype=np.float32)[6]),
+    lambda o: replace(o, prompt='pick up the red cub'),
+], ids=['wrist image', 'images swapped', 'last joint', 'prompt'])
+def test_actions_depend_on_everything_observed(pi0, observe, answer, change):
+    before, after = answer(pi0, observe()), answer(pi0, change(observe()))
+    assert np.abs(before - after).max() > 1e-3
+
+
+def test_a_row_does_not_depend_on_the_others_in_its_batch(pi0, observe, stack):
+    observations = [observe(seed, prompt) for seed, prompt in enumerate(PROMPTS)]
+    inputs, seeds = stack(pi0, *observations), [5, 6, 7]
+    inputs['image_mask'] = torch.tensor([[True, True], [True, False], [False, True]])
+    together = pi0.adit(pi0.vlm(inputs), pi0.noise(seeds))
+    for row, seed in enumerate(seeds):
+        alone = {name: tensor[row:row + 1] for name, tensor in inputs.items()}
+        actions = pi0.adit(pi0.vlm(alone), pi0.noise([seed]))[0]
+        torch.testing.assert_close(together[row], actions, atol=1e-5, rtol=1e-5)
+
+
+def test_padding_of_the_prompt_changes_nothing(pi0, observe, answer):
+    wider = Pi0(replace(pi0.config, prompt_tokens=pi0.config.prompt_tokens + 21), pi0.network)
+    assert wider.config.spare_tokens != pi0.config.spare_tokens
+    np.testing.assert_allclose(answer(pi0, observe()), answer(wider, observe()), atol=1e-5)
+
+
+def test_a_masked_camera_is_as_if_it_were_not_there(pi0, observe, stack):
+    observation = observe()
+    inputs = stack(pi0, observation) | {'image_mask': torch.tensor([[False, True]])}
+    other = inputs | {'images': torch.cat((255 - inputs['images'][:, :1],
+                                           inputs['images'][:, 1:]), 1)}
+    single = Pi0(replace(pi0.config, cameras=1), pi0.network)
+    without = stack(single, replace(observation, images=observation.images[1:]))
+    noise = pi0.noise([3])
+    actions = pi0.adit(pi0.vlm(inputs), noise)
+    torch.testing.assert_close(pi0.adit(pi0.vlm(other), noise), actions, atol=0, rtol=0)
+    torch.testing.assert_close(single.adit(single.vlm(without), noise), actions, atol=1e-5,
+                               rtol=1e-5)
+
+
+def test_the_adit_stage_leaves_the_hand_over_as_it_was(pi0, observe, stack):
+    context = pi0.vlm(stack(pi0, observe()))
+    before = {name: tensor.clone() for name, tensor in context.items()}
+    first = pi0.adit(context, pi0.noise([1]))
+    for name, tensor in before.items():
+        torch.testing.assert_close(context[name], tensor, atol=0, rtol=0)
+    torch.testing.assert_close(pi0.adit(context, pi0.noise([1])), first, atol=0, rtol=0)
+
+
+class OnlyMeta(TorchDispatchMode):
+    """Raises when a tensor with values, of which a device would have to wait, appears."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for leaf in tree_leaves((args, kwargs, result)):
+            if isinstance(leaf, torch.Tensor):
+                assert leaf.is_meta, function
+        return result
+
+
+@pytest.mark.parametrize('name, dtype', [
+    *((name, torch.bfloat16) for name in sorted(CONFIGS)), ('pi0_small', torch.float32)])
+def test_the_stages_never_look_at_values(name, dtype, observe, stack):
+    config = replace(CONFIGS[name], cameras=2, state_size=7)
+    network = on_meta(config).requires_grad_(False).to_layers_dtype(dtype)
+    model = Pi0(config, network)
+    inputs = {key: tensor.to('meta') for key, tensor in stack(model, observe()).items()}
+    noise = model.noise([0]).to('meta')
+    with OnlyMeta():
+        context = model.vlm(inputs)
+        actions = model.adit(context, noise)
+    assert context['cache'].dtype == dtype
+    assert actions.shape == noise.shape and actions.dtype == torch.float32
+
+
+def test_norms_and_ends_stay_precise():
+    network = on_meta(PI05).to_layers_dtype(torch.bfloat16)
+    precise = {name for name, weight in network.named_parameters()
+               if weight.dtype == torch.float32}
+    kinds = {''.join(part for part in name if not part.isdigit()) for name in precise}
+    assert kinds == {
+        *(f'{end}.{kind}' for end in ('action_in_proj', 'action_out_proj', 'time_mlp_in',
+                                      'time_mlp_out', 'vision_tower.patch_embedding', 'norm.dense',
+                                      'expert..input_layernorm.dense',
+                                      'expert..post_attention_layernorm.dense')
+          for kind in ('weight', 'bias')),
+        'vision_tower.position_embedding.weight', 'language_model..input_layernorm.weight',
+        'language_model..post_attention_layernorm.weight'}
+
+
+def test_random_weights_depend_on_the_seed_alone(model_config):
+    first, again, other = (registry.load(model_config(architecture='pi0_small', seed=seed),
+                                         'cpu').network.action_out_proj.weight
+                           for seed in (3, 3, 4))
+    assert torch.equal(first, again) and not torch.equal(first, other)
+
+
+def test_prompts_are_worded_as_the_published_ones(pi0, observe):
+    observation = replace(observe(prompt=' pick_it '),
+                          state=np.array([-1, -0.999, 0, 0.5, 0.999, 1, 2], np.float32))
+    inputs = pi0.preprocess(observation)
+    words = 'pick it\n'
+    if pi0.config.adaptive:
+        words = 'Task: pick it, State: 0 0 128 192 255 255 255;\nAction: '
+    assert inputs['tokens'][inputs['token_mask']].tolist() == byte_tokens(words)
+    assert len(inputs['tokens']) == (200 if pi0.config.adaptive else 48)
+    assert ('state' in inputs) is not pi0.config.adaptive
+
+
+def test_states_and_actions_are_scaled(pi0, observe):
+    model = Pi0(pi0.config, pi0.network, action_scaling=processing.Scaling(10.0, 0.1),
+                state_scaling=processing.Scaling(np.zeros(7), np.full(7, 2.0)))
+    observation = replace(observe(), state=np.ones(7, np.float32))
+    if not pi0.config.adaptive:
+        state = model.preprocess(observation)['state']
+        assert state.tolist() == [0.5] * 7 + [0.0] * 25
+    np.testing.assert_allclose(model.postprocess(torch.ones(10, 32), observation),
+                               np.full((10, 7), 10.1), rtol=1e-6)
+
+
+@pytest.mark.parametrize('change, message', [
+    ({'checkpoint': 'somewhere'}, 'checkpoint: pi0_small is served with random weights alone'),
+    ({'joints': tuple(f'j{index}' for index in range(33))}, 'joints: are 33, .* at most 32'),
+    ({'actions': tuple(f'a{index}' for index in range(33))}, 'actions: are 33, .* at most 32'),
+], ids=['checkpoint', 'joints', 'actions'])
+def test_what_the_model_cannot_be_is_refused(model_config, change, message):
+    with pytest.raises(ValueError, match=message):
+        registry.load(model_config(architecture='pi0_small', **change), 'cpu')
+
+
+def published_names(network: Pi0Network) -> dict[str, torch.Tensor]:
+    """Return weights by openpi's names, written from the other end."""
+    paligemma = 'paligemma_with_expert.paligemma.model.'
+    vision = f'{paligemma}vision_tower.vision_model.'
+    expert = 'paligemma_with_expert.gemma_expert.model.'
+    prefixes = {
+        'vision_tower.layers.': f'{vision}encoder.layers.',
+        'vision_tower.post_layernorm.': f'{vision}post_layernorm.',
+        'vision_tower.': f'{vision}embeddings.',
+        'multi_modal_projector.': f'{paligemma}multi_modal_projector.linear.',
+        'embed_tokens.': 'paligemma_with_expert.paligemma.lm_head.',
+        'language_model.': f'{paligemma}language_model.layers.',
+        'expert.': f'{expert}layers.',
+        'norm.': f'{expert}norm.',
+        '': ''}
+    found = {}
+    for name, weight in checkpoint.named_weights(network).items():
+        prefix = next(prefix for prefix in prefixes if name.startswith(prefix))
+        name = prefixes[prefix] + name.removeprefix(prefix)
+        if 'vision_model' in name:
+            name = name.replace('.o_proj.', '.out_proj.')
+        found[name] = weight
+    return found
+
+
+@pytest.mark.parametrize('wrapped', ['', 'model.'], ids=['openpi', 'lerobot'])
+def test_published_checkpoints_fill_the_network(pi0, tmp_path, wrapped):
+    weights = {wrapped + name: weight.contiguous()
+               for name, weight in published_names(pi0.network).items()}
+    weights[f'{wrapped}paligemma_with_expert.gemma_expert.lm_head.weight'] = torch.ones(1)
+    weights[f'{wrapped}paligemma_with_expert.paligemma.model.language_model.norm.weight'] = (
+        torch.ones(1))
+    save_file(weights, tmp_path / 'model.safetensors')
+    (tmp_path / 'config.json').write_text(json.dumps({}))
+    network = on_meta(pi0.config).requires_grad_(False)
+    checkpoint.load(tmp_path, network, torch.device('cpu'), checkpoint_name)
+    found = checkpoint.named_weights(network)
+    for name, weight in checkpoint.named_weights(pi0.network).items():
+        torch.testing.assert_close(found[name], weight, atol=0, rtol=0, msg=name)
