@@ -4,7 +4,7 @@ What a factory is made of: models, servers, robots and the manager, as frozen da
 
 Each part checks itself and raises FieldError naming the key, the value and the limit;
 factory_file.py reads them from YAML and adds the file and the line. Knows neither ROS nor torch,
-and not whether an architecture or a checkpoint exists.
+and not whether a checkpoint exists.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -14,6 +14,8 @@ from pathlib import Path
 import re
 from typing import Annotated, get_args, Literal
 import unicodedata
+
+from robion_ros.architectures import ARCHITECTURES
 
 Transport = Literal['raw', 'compressed']
 ColorOrder = Literal['bgr', 'rgb']
@@ -160,6 +162,7 @@ class ModelConfig:
     """Publish chunks as trajectory_msgs/JointTrajectory, too."""
 
     def __post_init__(self) -> None:
+        check_choice('architecture', self.architecture, ARCHITECTURES)
         for camera in self.cameras:
             check_name(f'cameras.{camera}', camera, ROBOT, 'camera', MAX_CAMERA)
         check_filled('cameras', self.cameras)

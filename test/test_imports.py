@@ -15,12 +15,13 @@ MODULES = sorted(path for path in PACKAGE.rglob('*.py') if path != PACKAGE / '__
 
 ALLOWED = {
     'core': set(),
-    'config': set(),
+    'architectures': set(),
+    'config': {'architectures'},
     'observed': set(),
     'factory_file': {'config'},
     'processes': {'config'},
     'demo_summary': {'observed'},
-    'models': {'core', 'config'},
+    'models': {'architectures', 'core', 'config'},
     'engine': {'core', 'config', 'models'},
     'manager': {'core', 'config'},
     'nodes': {'core', 'config', 'observed', 'factory_file', 'models', 'engine', 'manager',
@@ -29,7 +30,7 @@ ALLOWED = {
     'launching': {'processes'},
     'commands': {'config', 'observed', 'factory_file', 'processes', 'demo_summary', 'manager',
                  'nodes', 'supervisor'},
-    'cli': {'config', 'factory_file', 'processes', 'manager', 'commands'},
+    'cli': {'commands'},
 }
 """What each part of robion_ros may import of the others."""
 

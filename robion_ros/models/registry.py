@@ -11,16 +11,9 @@ from typing import Any, Protocol
 
 import torch
 
+from robion_ros.architectures import ARCHITECTURES
 from robion_ros.config import check_choice, FieldError, ModelConfig
 from robion_ros.models.protocol import Model, ModelSpec
-
-ARCHITECTURES = {
-    'tiny': 'robion_ros.models.tiny',
-    'pi0': 'robion_ros.models.pi0',
-    'pi05': 'robion_ros.models.pi0',
-    'pi0_small': 'robion_ros.models.pi0',
-    'pi05_small': 'robion_ros.models.pi0',
-}
 
 
 class Architecture(Protocol):

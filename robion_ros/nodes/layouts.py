@@ -76,8 +76,8 @@ UNORDERED = {'8UC3': '8', '8UC4': 'a8'}
 """Encodings that do not say the order of their colours, and what follows it in those that do."""
 DEPTH = re.compile(r'(16U|16S|32S|32F|64F)(C1)?')
 MAX_PIXELS = 16_000_000
-"""Largest image that is converted, twice a 4K picture: one of a few bytes could claim any size, and
-hold up the pictures of every other robot while it is decoded."""
+"""Largest image that is converted, twice a 4K picture: a few bytes could claim any size and hold
+up the pictures of every other robot while they are decoded."""
 
 
 def check_size(width: int, height: int) -> None:

@@ -19,7 +19,6 @@ from robion_ros.nodes.robot_link import Outputs
 from robion_ros.nodes.served_robot import Hooks, Memory, ServedRobot
 from robion_ros.srv import AssignRobots
 
-
 MOST = 2**62
 """Greatest epoch, request number and time that is taken: more cannot be counted up to, and
 counting on from there would overflow a message."""

@@ -15,6 +15,7 @@ from rclpy.node import Node
 
 from robion_ros.config import FactoryConfig, ModelConfig
 from robion_ros.core import ActionChunk, Dropped, DropReason, Observation, Outcome, Request
+from robion_ros.engine.device import open_device
 from robion_ros.engine.engine import Engine
 from robion_ros.engine.pipelines import describe
 from robion_ros.models.protocol import Model
@@ -41,9 +42,13 @@ class Serving:
         self.configs = {model: factory.models[model] for model in factory.servers[name].models}
         self.models: dict[str, Model] = {}
         device = factory.servers[name].device
+        open_device(device)  # What is wrong with it is said before anything is loaded.
         for model, config in self.configs.items():
             start = monotonic()
-            self.models[model] = load(config, device)
+            try:
+                self.models[model] = load(config, device)
+            except ValueError as error:
+                raise ValueError(f'models.{model}: {error}') from error
             node.get_logger().info(f'{model}: loaded in {monotonic() - start:.1f} s')
             if STOPPED.is_set():
                 raise InterruptedError('shut down while loading')

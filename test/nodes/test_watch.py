@@ -7,7 +7,7 @@ import pytest
 
 from robion_ros.msg import ServerStatus
 from robion_ros.nodes import watch as module
-from robion_ros.nodes.watch import RECOVERY_TIME, Watch
+from robion_ros.nodes.watch import LISTEN_TIME, RECOVERY_TIME, Watch
 
 pytestmark = pytest.mark.ros
 
@@ -89,6 +89,11 @@ def test_obedient_are_who_did_as_told_and_are_the_same_since(watch) -> None:
     ({}, False), (ONE, False), (SERVING, True), (SERVING | BOTH, False)],
     ids=['nobody', 'new ones', 'one of two serves', 'all'])
 def test_manager_that_starts_waits_for_all_if_one_serves(watch, at, alive, doubted) -> None:
+    served = any(status.epoch for status in alive.values())
+    assert ('listens whether another' in watch.doubt(alive)) == served
+    for now in (0.4, 0.8, 1.2, 1.6, 2.0, 2.4, 2.8, LISTEN_TIME):
+        at(now)
+        watch.rest()
     assert ('not yet heard of t' in watch.doubt(alive)) == doubted
     watch.rest()
     at(RECOVERY_TIME)

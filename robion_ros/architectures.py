@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which architectures there are, and the module of each. Imports none of them."""
+
+ARCHITECTURES = {
+    'tiny': 'robion_ros.models.tiny',
+    'pi0': 'robion_ros.models.pi0',
+    'pi05': 'robion_ros.models.pi0',
+    'pi0_small': 'robion_ros.models.pi0',
+    'pi05_small': 'robion_ros.models.pi0',
+}
