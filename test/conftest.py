@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model that takes no time and answers as its instruction says, for whoever serves models."""
+"""What tests of every part share: a fake model, ROS domains, and a swept shared memory."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import count
+import os
+from pathlib import Path
 import sys
 from threading import Event
+from time import time
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +22,37 @@ from robion_ros.models import registry
 from robion_ros.models.protocol import ModelSpec, Tensors
 
 TIMEOUT = 20.0
+SHARED_MEMORY = Path('/dev/shm')
+DOMAINS = count(os.getpid())
+"""Each test has a domain of its own, so that nobody is heard who has just ended."""
+
+
+def use_domain(patch: pytest.MonkeyPatch) -> None:
+    """Let nodes made from now on, here and in child processes, meet nobody else."""
+    patch.setenv('ROS_DOMAIN_ID', str(1 + next(DOMAINS) % 100))
+    patch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
+
+
+@pytest.fixture
+def own_domain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep nodes of this test among themselves."""
+    use_domain(monkeypatch)
+
+
+@pytest.fixture(autouse=True, scope='module')
+def swept() -> Iterator[None]:
+    """Take away what DDS processes that were killed have left in shared memory."""
+    yield
+    mapped = set()
+    for maps in Path('/proc').glob('[0-9]*/maps'):
+        with suppress(OSError):
+            mapped |= {line.split(maxsplit=5)[-1] for line in maps.read_text().splitlines()
+                       if str(SHARED_MEMORY) in line}
+    for kind in ('fastdds_*', 'fastrtps_*', 'sem.fastdds_*', 'sem.fastrtps_*'):
+        for path in SHARED_MEMORY.glob(kind):
+            with suppress(OSError):
+                if str(path) not in mapped and time() - path.stat().st_mtime > 30.0:
+                    path.unlink()
 
 
 class Fake:

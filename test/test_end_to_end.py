@@ -8,6 +8,7 @@ How fast they are is for benchmarks: a loaded machine must not fail these tests.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 import json
 import os
 from pathlib import Path
@@ -28,6 +29,8 @@ pytestmark = pytest.mark.ros
 CONFIG = Path(__file__).resolve().parents[1] / 'config' / 'demo.yaml'
 ROBION = shutil.which('robion', path=f'{Path(sys.executable).parent}:{os.environ["PATH"]}')
 PATIENCE = 90.0
+DOMAINS = count(os.getpid() + 50)
+"""One for each test, so that nobody is heard who has just ended."""
 ROBOTS = [f'robot_{number}' for number in range(1, 9)]
 
 
@@ -124,7 +127,7 @@ def test_demo_loses_and_doubles_nothing_while_robots_move(tmp_path: Path) -> Non
 def test_ctrl_c_ends_everything_without_a_trace(words: list[str], moment: str, code: int,
                                                 tmp_path: Path) -> None:
     environ: dict[str, str] = {}
-    domain = claim_domain(environ)
+    domain = claim_domain(environ, 1 + next(DOMAINS) % 100)
     words = [*words, '--domain', domain] if words == ['demo'] else words
     with robion(tmp_path, *words, **environ) as command:
         command.says(moment)
@@ -144,7 +147,7 @@ def test_demo_that_nobody_reads_ends_quietly(tmp_path: Path) -> None:
 
 def test_factory_outlives_its_terminal_under_nohup(tmp_path: Path) -> None:
     environ: dict[str, str] = {}
-    claim_domain(environ)
+    claim_domain(environ, 1 + next(DOMAINS) % 100)
     with robion(tmp_path, 'up', str(CONFIG), shell='trap "" HUP; exec "$0" "$@"',
                 **environ) as command:
         command.says('[manager] ')
@@ -179,7 +182,7 @@ class Factory:
 def factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Factory]:
     with pytest.MonkeyPatch.context() as patch:
         environ: dict[str, str] = {}
-        claim_domain(environ)
+        claim_domain(environ, 1 + next(DOMAINS) % 100)
         for name, value in environ.items():
             patch.setenv(name, value)
         folder = tmp_path_factory.mktemp('up')

@@ -3,7 +3,6 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-import os
 from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
@@ -251,12 +250,6 @@ def kit() -> SimpleNamespace:
     """Return the parts above, which test modules cannot import."""
     return SimpleNamespace(holds=holds, image=image, picture=picture, joints=joints, place=place,
                            TIMEOUT=TIMEOUT, GRACE=GRACE)
-
-
-@pytest.fixture
-def own_domain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv('ROS_DOMAIN_ID', str(20 + os.getpid() % 20))
-    monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
 
 
 @pytest.fixture

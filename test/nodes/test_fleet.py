@@ -2,7 +2,6 @@
 """What the manager knows of the servers, from statuses alone."""
 
 from collections.abc import Callable, Iterator
-import os
 from threading import Thread
 from time import monotonic
 
@@ -24,9 +23,7 @@ Clock = Callable[[float], None]
 
 
 @pytest.fixture
-def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    monkeypatch.setenv('ROS_DOMAIN_ID', str(40 + os.getpid() % 20))
-    monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
+def node(own_domain: None) -> Iterator[Node]:
     rclpy.init()
     node = Node('manager')
     yield node

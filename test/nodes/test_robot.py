@@ -4,7 +4,6 @@
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-import os
 from pathlib import Path
 import re
 import signal
@@ -122,13 +121,7 @@ def factory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def domain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv('ROS_DOMAIN_ID', str(1 + os.getpid() % 100))
-    monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
-
-
-@pytest.fixture
-def ros(domain: None, factory: Path) -> Iterator[None]:
+def ros(own_domain: None, factory: Path) -> Iterator[None]:
     rclpy.init(args=['--ros-args', '-p', f'config:={factory}', '-p', 'patience:=1',
                      '-p', 'image_width:=32', '-p', 'image_height:=24'])
     yield
@@ -250,7 +243,7 @@ def test_a_robot_publishes_only_while_all_it_needs_is_there(
     ('patience:=0.1', 'parameter patience: is 0.1, must be from 0.2'),
     ('config:=nowhere.yaml', 'nowhere.yaml'),
 ])
-def test_a_wrong_parameter_is_named(domain: None, factory: Path, parameter: str,
+def test_a_wrong_parameter_is_named(own_domain: None, factory: Path, parameter: str,
                                     message: str) -> None:
     rclpy.init(args=['--ros-args', '-p', f'config:={factory}', '-p', parameter])
     try:
@@ -261,7 +254,7 @@ def test_a_wrong_parameter_is_named(domain: None, factory: Path, parameter: str,
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM], ids=['SIGINT', 'SIGTERM'])
-def test_the_process_ends_with_a_line_for_each_robot(domain: None, factory: Path,
+def test_the_process_ends_with_a_line_for_each_robot(own_domain: None, factory: Path,
                                                      number: signal.Signals) -> None:
     process = subprocess.Popen(
         [sys.executable, '-m', 'robion_ros.nodes.robot', '--ros-args', '-p',

@@ -2,7 +2,6 @@
 """The clock and the pictures of one simulated robot."""
 
 from collections.abc import Iterator
-import os
 from time import monotonic, sleep
 
 import numpy as np
@@ -22,9 +21,7 @@ ARM = ModelConfig('tiny', {'front': CameraConfig()}, ('a', 'b'), rate=1 / PERIOD
 
 
 @pytest.fixture
-def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    monkeypatch.setenv('ROS_DOMAIN_ID', str(1 + os.getpid() % 100))
-    monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
+def node(own_domain: None) -> Iterator[Node]:
     rclpy.init()
     node = Node('robot')
     yield node

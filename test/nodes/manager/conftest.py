@@ -4,7 +4,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-import os
 from pathlib import Path
 from threading import Event, RLock, Thread
 from time import monotonic, sleep, time_ns
@@ -265,11 +264,9 @@ class Floor:
 
 
 @pytest.fixture
-def floor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+def floor(tmp_path: Path, own_domain: None,
           request: pytest.FixtureRequest) -> Iterator[Floor]:
     """Return a factory without servers or manager; an indirect parameter is its file."""
-    monkeypatch.setenv('ROS_DOMAIN_ID', str(40 + os.getpid() % 20))
-    monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
     config = tmp_path / 'factory.yaml'
     config.write_text(getattr(request, 'param', FACTORY))
     rclpy.init(args=['--ros-args', '-p', f'config:={config}', '-p', 'settle_time:=0.3',
