@@ -16,6 +16,9 @@ def main(name: str) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(0))  # Nothing is held yet.
     code: int = import_module(f'robion_ros.nodes.{name}').main()
+    # The interpreter gives signals their deadly default back while it unloads torch.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     return code
 
 
