@@ -15,7 +15,7 @@ from time import monotonic
 from robion_ros.config import ServerConfig
 from robion_ros.core import ActionChunk, Dropped, DropReason, Outcome, Request
 from robion_ros.engine.batch import Batch, InFlight, make_ticket, Ticket
-from robion_ros.engine.device import open_device
+from robion_ros.engine.device import Device
 from robion_ros.engine.pipelines import describe, Pipeline, PIPELINES
 from robion_ros.engine.policies import POLICIES
 from robion_ros.engine.queues import Queues
@@ -37,15 +37,14 @@ class Engine:
     block nor raise.
     """
 
-    def __init__(self, models: Mapping[str, Model], server: ServerConfig,
+    def __init__(self, models: Mapping[str, Model], pipeline: Pipeline, server: ServerConfig,
                  on_outcome: Callable[[Outcome], None]) -> None:
+        """Take a pipeline of the models over; raise RuntimeError if one cannot run in it."""
         self._models = models
         self._sheds = server.late == 'shed'
         self._on_outcome = on_outcome
         self._queues = Queues(models, POLICIES[server.policy], server.max_batch)
-        device = open_device(server.device)
-        ready = device.prepare(models, server.max_batch, server.engine == 'lockstep')
-        self._pipeline: Pipeline = PIPELINES[server.engine](ready, device)
+        self._pipeline = pipeline
         self._changed = Condition()
         """Guards everything below."""
         self._robots: Mapping[str, str] = {}
@@ -187,3 +186,10 @@ class Engine:
 
     def _drop(self, ticket: Ticket, reason: DropReason, detail: str) -> None:
         self._answer(Dropped(ticket.request, reason, detail))
+
+
+def make_engine(models: Mapping[str, Model], device: Device, server: ServerConfig,
+                on_outcome: Callable[[Outcome], None]) -> Engine:
+    """Make the engine that a server's part of the factory file describes."""
+    ready = device.prepare(models, server.max_batch, server.engine == 'lockstep')
+    return Engine(models, PIPELINES[server.engine](ready, device), server, on_outcome)

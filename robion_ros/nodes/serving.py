@@ -16,7 +16,7 @@ from rclpy.node import Node
 from robion_ros.config import FactoryConfig, ModelConfig
 from robion_ros.core import ActionChunk, Dropped, DropReason, Observation, Outcome, Request
 from robion_ros.engine.device import open_device
-from robion_ros.engine.engine import Engine
+from robion_ros.engine.engine import make_engine
 from robion_ros.engine.pipelines import describe
 from robion_ros.models.protocol import Model
 from robion_ros.models.registry import load
@@ -39,21 +39,21 @@ class Serving:
                  memories: dict[str, Memory]) -> None:
         self._node = node
         node.get_logger().info(find_cv_bridge()[1])  # Now, or the first image would wait for it.
-        self.configs = {model: factory.models[model] for model in factory.servers[name].models}
+        server = factory.servers[name]
+        self.configs = {model: factory.models[model] for model in server.models}
         self.models: dict[str, Model] = {}
-        device = factory.servers[name].device
-        open_device(device)  # What is wrong with it is said before anything is loaded.
+        device = open_device(server.device)  # What is wrong with it is said before loading.
         for model, config in self.configs.items():
             start = monotonic()
             try:
-                self.models[model] = load(config, device)
+                self.models[model] = load(config, server.device)
             except ValueError as error:
                 raise ValueError(f'models.{model}: {error}') from error
             node.get_logger().info(f'{model}: loaded in {monotonic() - start:.1f} s')
             if STOPPED.is_set():
                 raise InterruptedError('shut down while loading')
         start = monotonic()
-        self.engine = Engine(self.models, factory.servers[name], self.conclude)
+        self.engine = make_engine(self.models, device, server, self.conclude)
         node.get_logger().info(f'engine ready in {monotonic() - start:.1f} s')
         self._outbox = Worker('outbox', self._complain)
         self._intake = Intake(self._submit, self._supersede, self._complain)

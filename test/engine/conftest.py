@@ -16,7 +16,8 @@ import torch
 from robion_ros.config import CameraConfig, ModelConfig, ServerConfig
 from robion_ros.core import ActionChunk, DropReason, Observation, Outcome, Request
 from robion_ros.engine.batch import Batch, make_ticket
-from robion_ros.engine.engine import Engine
+from robion_ros.engine.device import open_device
+from robion_ros.engine.engine import Engine, make_engine
 from robion_ros.models.protocol import Model, ModelSpec, Tensors
 from robion_ros.models.registry import load
 
@@ -217,7 +218,8 @@ def start() -> Iterator[Callable[..., tuple[Engine, Outcomes]]]:
     def start(models: dict[str, Any], robots: dict[str, str], outcomes: Outcomes | None = None,
               **settings: Any) -> tuple[Engine, Outcomes]:
         outcomes = outcomes or Outcomes()
-        engine = Engine(models, ServerConfig(tuple(models), **settings), outcomes)
+        server = ServerConfig(tuple(models), **settings)
+        engine = make_engine(models, open_device(server.device), server, outcomes)
         engines.append((engine, models))
         engine.assign(1, robots)
         return engine, outcomes

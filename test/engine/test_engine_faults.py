@@ -8,7 +8,8 @@ import pytest
 
 from robion_ros.config import ServerConfig
 from robion_ros.core import DropReason
-from robion_ros.engine.engine import Engine
+from robion_ros.engine.device import open_device
+from robion_ros.engine.engine import make_engine
 from robion_ros.engine.pipelines import PIPELINES
 from robion_ros.engine.stats import EngineStats
 
@@ -66,8 +67,8 @@ def test_warm_up_names_model_and_batch(kit, kind: str, stage: str, size: int,
             raise ValueError('broken')
     before = set(threading.enumerate())
     with pytest.raises(RuntimeError) as error:
-        Engine({'m': kit.Fake(), 'n': kit.Fake(hook)},
-               ServerConfig(('m', 'n'), max_batch=4, engine=kind), kit.Outcomes())
+        make_engine({'m': kit.Fake(), 'n': kit.Fake(hook)}, open_device('cpu'),
+                    ServerConfig(('m', 'n'), max_batch=4, engine=kind), kit.Outcomes())
     assert str(error.value) == message
     assert set(threading.enumerate()) <= before
 
