@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Times the denoising steps of a pi0-sized action expert with random weights on one GPU.
+Times the denoising steps of pi0 with random weights on one GPU.
 
-python3 benchmarks/adit_kernels.py [--compile] [--batches 1 2 4] [--json FILE]
+python3 benchmarks/adit_kernels.py [--architecture pi0] [--batches 1 2 4] [--json FILE]
 
-Compares the layers as PyTorch runs them, those layers through torch.compile (40 s and more),
-and the kernels, each in one CUDA graph, with the same weights and inputs. The limit is the
-time in which the GPU reads the weights once a step, at the bandwidth of a copy measured in the
-same run. Knows no checkpoints.
+Compares the layers through torch.compile and the kernels, each in one CUDA graph, with the same
+weights and inputs. The limit is the time in which the GPU reads the weights once a step, at the
+bandwidth of a copy measured in the same run. Knows no checkpoints.
 """
 
 import argparse
@@ -21,18 +20,18 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn, Tensor
+from torch import Tensor
 import torch.nn.functional as F
 from torch.profiler import profile, ProfilerActivity
 
+from robion_ros.config import CameraConfig, ModelConfig
 from robion_ros.models import layers
 from robion_ros.models.kernels.denoise import denoise, workspace
-from robion_ros.models.kernels.weights import Ends, Expert, Norms
+from robion_ros.models.pi0_kernels import make_expert
+from robion_ros.models.registry import load
 
-WIDTH, HIDDEN, HEADS, SIZE, LAYERS = 1024, 4096, 8, 256, 18
-ACTIONS, HORIZON, KEYS, STEPS = 32, 50, 817, 10
 INPUTS, REPLAYS = 4, 100
-WEIGHTS = LAYERS * (WIDTH * (HEADS + 2) * SIZE + HEADS * SIZE * WIDTH + 3 * WIDTH * HIDDEN)
+JOINTS = tuple(f'joint_{index}' for index in range(1, 8))
 
 
 class Inputs(NamedTuple):
@@ -43,55 +42,33 @@ class Inputs(NamedTuple):
     valid: Tensor
     cos: Tensor
     sin: Tensor
+    state: Tensor
+    first: Tensor
 
 
-def make_inputs(batch: int, seed: int) -> Inputs:
+def make_model(architecture: str) -> Any:
+    """Load a model of random weights for three cameras and seven joints."""
+    cameras = dict.fromkeys(('base', 'left', 'right'), CameraConfig())
+    return load(ModelConfig(architecture, cameras, JOINTS, rate=2.0, slo=0.156, capacity=1,
+                            seed=1), 'cuda:0')
+
+
+def make_inputs(model: Any, batch: int, seed: int) -> Inputs:
     """Draw a batch of which every chunk has its own number of keys."""
+    c = model.config
     generator = torch.Generator('cuda').manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, device='cuda', generator=generator)
 
-    valid = torch.rand(batch, KEYS, device='cuda', generator=generator) < 0.95
-    places = layers.positions(F.pad(valid, (0, HORIZON), value=True))[:, -HORIZON:]
-    return Inputs(normal(batch, HORIZON, ACTIONS),
-                  normal(batch, LAYERS, 2, 1, KEYS, SIZE).bfloat16(), valid,
-                  *layers.rotary(places, SIZE))
-
-
-def make_expert() -> tuple[Expert, nn.RMSNorm]:
-    """Build an expert of random weights; also return its last norm."""
-    torch.manual_seed(0)
-    with torch.device('cuda'):
-        stack = []
-        for _ in range(LAYERS):
-            layer = layers.DecoderLayer(WIDTH, HIDDEN, HEADS, 1, SIZE).requires_grad_(False)
-            for weight in layer.parameters():
-                if weight.ndim == 2:
-                    weight.data.uniform_(-1, 1).mul_(math.sqrt(3 / weight.shape[1]))
-            stack.append(layer.bfloat16())
-        enter, mix, leave = (nn.Linear(*shape).requires_grad_(False) for shape in (
-            (ACTIONS, WIDTH), (WIDTH, WIDTH), (WIDTH, ACTIONS)))
-        last = nn.RMSNorm(WIDTH, eps=1e-6).requires_grad_(False)
-        ends = Ends.mixed(enter, torch.randn(WIDTH, WIDTH) / math.sqrt(WIDTH),
-                          torch.randn(STEPS, WIDTH), mix, leave)
-    return Expert(tuple(stack), Norms.plain(stack, last), ends, STEPS), last.bfloat16()
-
-
-def stock(expert: Expert, last: nn.RMSNorm, given: Inputs, run: list[Callable[..., Tensor]],
-          actions: Tensor) -> None:
-    """Denoise as models do without the kernels."""
-    ends = expert.ends
-    actions.copy_(given.noise)
-    mask = layers.attention_mask(F.pad(given.valid, (0, HORIZON), value=True), torch.bfloat16)
-    past = given.cache.unbind(1)
-    for step in range(STEPS):
-        x = F.silu(F.linear(actions, ends.enter, ends.enter_bias[step]))
-        x = F.linear(x.bfloat16(), ends.mix, ends.mix_bias.bfloat16())
-        for layer, before in zip(run, past, strict=True):
-            x = layer(x, (given.cos, given.sin), mask, before)[0]
-        velocity = F.linear(last(x).float(), ends.leave, ends.leave_bias)
-        actions.sub_(velocity, alpha=1 / STEPS)
+    valid = torch.rand(batch, c.prefix_tokens, device='cuda', generator=generator) < 0.95
+    own = c.own_tokens
+    places = layers.positions(F.pad(valid, (0, own), value=True))[:, -own:]
+    state = normal(batch, c.padded_size)
+    return Inputs(normal(batch, c.horizon, c.padded_size),
+                  normal(batch, c.layers, 2, 1, c.prefix_tokens, c.head_size).bfloat16(), valid,
+                  *layers.rotary(places, c.head_size), state,
+                  state if c.adaptive else model.network.state_proj(state))
 
 
 def capture(run: Callable[[], object]) -> torch.cuda.CUDAGraph:
@@ -172,48 +149,53 @@ def copy_bandwidth() -> float:
     return 2 * source.nbytes / median(times) * 1e3
 
 
-def measure(batch: int, expert: Expert, last: nn.RMSNorm, compiled: bool, limit: float
-            ) -> dict[str, Any]:
+def measure(model: Any, batch: int, limit: float) -> dict[str, Any]:
     """Time one batch; return a row of the report."""
-    sets = [make_inputs(batch, seed) for seed in range(INPUTS)]
+    sets = [make_inputs(model, batch, seed) for seed in range(INPUTS)]
     static = Inputs(*(value.clone() for value in sets[0]))
-    space, actions = workspace(expert, batch, HORIZON, KEYS), torch.empty_like(static.noise)
-    noise, cache, valid, *turn = static
+    c, expert = model.config, make_expert(model)
+    space = workspace(expert, batch, c.own_tokens, c.prefix_tokens)
+    noise, cache, valid, cos, sin, state, first = static
+    compiled = torch.empty_like(noise)
 
-    def ours(overlap: bool = True) -> None:
-        denoise(expert, noise, cache, valid, (turn[0], turn[1]), space, overlap=overlap)
+    def kernels(overlap: bool = True) -> Tensor:
+        return denoise(expert, noise, cache, valid, (cos, sin),
+                       None if c.adaptive else first, space, overlap=overlap)
 
-    ways: dict[str, Callable[[], None]] = {
-        'kernels': ours, 'kernels one by one': lambda: ours(False),
-        'stock': lambda: stock(expert, last, static, list(expert.layers), actions)}
-    if compiled:
-        fast = [torch.compile(layer, dynamic=False) for layer in expert.layers]
-        ways['compiled'] = lambda: stock(expert, last, static, fast, actions)
+    def layer_by_layer() -> None:
+        own = {} if c.adaptive else {'state': state}
+        compiled.copy_(model.adit({'cache': cache, 'valid': valid, **own}, noise))
+
+    model.kernels = None
     row: dict[str, Any] = {'batch': batch, 'limit': limit}
-    for name, run in ways.items():
+    for name, run in {'kernels': kernels, 'kernels one by one': lambda: kernels(False),
+                      'compiled layers': layer_by_layer}.items():
         row[name] = median(replay_times(capture(run), static, sets))
         print(f'  batch {batch}, {name}: {row[name]:.2f} ms', flush=True)
-    row['difference'] = ((space.actions - actions).norm() / actions.norm()).item()
+    found = space.actions[:, -c.horizon:]
+    row['difference'] = ((found - compiled).norm() / compiled.norm()).item()
     row['of the limit'] = limit / row['kernels']
-    row['us a kernel'] = kernel_times(lambda: ours(False))
+    row['us a kernel'] = kernel_times(lambda: kernels(False))
     return row
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument('--compile', action='store_true', help='also time torch.compile')
+    parser.add_argument('--architecture', default='pi0')
     parser.add_argument('--batches', type=int, nargs='+', default=[1, 2, 4])
     parser.add_argument('--json', type=Path, help='write the rows here')
     arguments = parser.parse_args()
     bandwidth = copy_bandwidth()
-    limit = STEPS * 2 * WEIGHTS / bandwidth * 1e3
-    print(f'{torch.cuda.get_device_name()}, torch {torch.__version__}, copy '
-          f'{bandwidth / 1e12:.2f} TB/s, {STEPS} steps, weights read in {limit:.2f} ms')
     with torch.inference_mode():
-        expert, last = make_expert()
-        rows = [measure(batch, expert, last, arguments.compile, limit)
-                for batch in arguments.batches]
+        model = make_model(arguments.architecture)
+        weights = sum(weight.nbytes for layer in model.network.expert
+                      for weight in layer.parameters() if weight.ndim == 2)
+        limit = model.config.steps * weights / bandwidth * 1e3
+        print(f'{torch.cuda.get_device_name()}, torch {torch.__version__}, copy '
+              f'{bandwidth / 1e12:.2f} TB/s, {model.config.steps} steps, weights read in '
+              f'{limit:.2f} ms')
+        rows = [measure(model, batch, limit) for batch in arguments.batches]
     for row in rows:
         print(', '.join(f'{name} {value:.3g}' for name, value in row.items()
                         if not isinstance(value, dict)))

@@ -13,17 +13,17 @@ from torch import nn
 import torch._dynamo
 
 from robion_ros.models.expert import ExpertLayer
-from robion_ros.models.layers import DecoderLayer, VisionLayer
+from robion_ros.models.layers import DecoderLayer
 
 SHAPES = 64
 """Most shapes that one layer is compiled for: batch sizes times models."""
 
 
 def compile_layers(network: nn.Module) -> None:
-    """Let every transformer layer of network run compiled; each shape compiles when first met."""
+    """Let every decoder layer of network run compiled; each shape compiles when first met."""
     # Over its limit dynamo runs a layer uncompiled and says so only in its log.
     torch._dynamo.config.recompile_limit = SHAPES
-    for kind in (VisionLayer, DecoderLayer, ExpertLayer):
+    for kind in (DecoderLayer, ExpertLayer):
         forward = torch.compile(kind.forward, dynamic=False)
         for layer in network.modules():
             if isinstance(layer, kind):

@@ -8,7 +8,6 @@ Axis letters: B batch, T tokens, K tokens attended to, H heads, G heads of keys 
 D head size, W width.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 import math
@@ -59,8 +58,16 @@ class Attention(nn.Module):
         """Let x attend to past, if any, and to itself; also return its keys and values."""
         queries, own = self.project(x, turn)
         keys, values = (own if past is None else torch.cat((past, own), 3)).unbind(1)
-        output = attend(queries, keys, values, mask)
-        return self.o_proj(output.transpose(1, 2).flatten(2)), own
+        return self.join(attend(queries, keys, values, mask)), own
+
+    def among(self, x: Tensor) -> Tensor:
+        """Let every token of x attend to every other, wherever they stand."""
+        heads = self.qkv(x).view(*x.shape[:2], -1, self.head_size).transpose(1, 2)
+        return self.join(attend(*heads.split((self.heads, self.kv_heads, self.kv_heads), 1)))
+
+    def join(self, output: Tensor) -> Tensor:
+        """Turn what the heads found, [B, H, T, D], into [B, T, W]."""
+        return self.o_proj(output.transpose(1, 2).flatten(2))
 
 
 class GatedMLP(nn.Module):
@@ -99,20 +106,29 @@ class DecoderLayer(nn.Module):
 
 
 class VisionLayer(nn.Module):
-    """One layer of SigLIP."""
+    """One layer of SigLIP; its kernels are as few as a compiler would make of it, and faster."""
 
     def __init__(self, width: int, hidden: int, heads: int) -> None:
         super().__init__()
         self.layer_norm1 = nn.LayerNorm(width, eps=1e-6)
         self.self_attn = Attention(width, heads, heads, width // heads, bias=True)
         self.layer_norm2 = nn.LayerNorm(width, eps=1e-6)
-        self.mlp = nn.Sequential(OrderedDict(
-            fc1=nn.Linear(width, hidden), act=nn.GELU('tanh'), fc2=nn.Linear(hidden, width)))
+        self.mlp = nn.ModuleDict({'fc1': nn.Linear(width, hidden),
+                                  'fc2': nn.Linear(hidden, width)})
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x [B, T, W] after this layer; every token sees every other."""
-        x = x + self.self_attn(self.layer_norm1(x))[0]
-        return x + self.mlp(self.layer_norm2(x))
+        x = x + self.self_attn.among(self.layer_norm1(x))
+        return x + self.mlp['fc2'](gelu_linear(self.layer_norm2(x), self.mlp['fc1']))
+
+
+def gelu_linear(x: Tensor, linear: Any) -> Tensor:
+    """Return gelu_tanh(linear(x)) of x [B, T, W]."""
+    if x.is_cuda:  # Its library of products does both at once.
+        weight, rows = linear.weight.t(), x.flatten(0, 1)
+        return torch._addmm_activation(linear.bias, rows, weight, use_gelu=True).view(
+            *x.shape[:2], -1)
+    return gelu_tanh(linear(x))
 
 
 class VisionTransformer(nn.Module):
@@ -141,20 +157,23 @@ class VisionTransformer(nn.Module):
         return self.post_layernorm(x)
 
 
-def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     Return softmax(q k' / sqrt(D) + mask) v: [B, H, T, D].
 
     mask is [B, 1, T or 1, K]. The heads of a group are laid along the token axis, so that keys
     and values are not copied for each head and every attention kernel takes the call.
     """
-    group = queries.shape[1] // keys.shape[1]
+    batch, heads, count, size = queries.shape
+    group = heads // keys.shape[1]
+    # Token by token, as products before and after this lay heads, so that nothing is copied.
+    rows = queries.view(batch, heads // group, group, count, size).transpose(2, 3)
+    rows = rows.reshape(batch, heads // group, count * group, size)
     if mask is not None and mask.shape[2] > 1:
-        mask = mask.repeat(1, 1, group, 1)
-    batch, groups, _, size = keys.shape
-    rows = queries.reshape(batch, groups, -1, size)
+        mask = mask.repeat_interleave(group, 2)
     output = F.scaled_dot_product_attention(rows, keys, values, attn_mask=mask)
-    return output.reshape(queries.shape)
+    output = output.view(batch, heads // group, count, group, size)
+    return output.transpose(2, 3).flatten(1, 2)
 
 
 def attention_mask(valid: Tensor, dtype: torch.dtype) -> Tensor:

@@ -2,9 +2,10 @@
 """
 pi0 and pi0.5: PaliGemma reads pictures and prompt, an action expert turns noise into actions.
 
-The VLM stage is SigLIP and Gemma up to the keys and values of every layer, with those of pi0's
-state token, which sees no actions; the ADiT stage runs the expert alone, once for each step.
-Knows neither queues nor streams, nor where statistics of robots come from.
+The VLM stage is SigLIP and Gemma up to the keys and values of every layer; the ADiT stage runs
+the expert alone: once on pi0's state token, which sees no actions, and once for each step on the
+actions, or, with kernels, for each step on both. Knows neither queues nor streams, nor where
+statistics of robots come from.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from robion_ros.models import layers, processing
 from robion_ros.models.compiled import compile_layers
 from robion_ros.models.expert import AdaptiveNorm, ExpertLayer, GemmaNorm, modulated
 from robion_ros.models.pi0_config import CONFIGS, Pi0Config
+from robion_ros.models.pi0_kernels import open_kernels, Pi0Kernels
 from robion_ros.models.protocol import Tensors
 from robion_ros.models.tokenizer import byte_tokens, PADDING
 
@@ -90,6 +92,8 @@ class Pi0:
         self.tokens = lru_cache(maxsize=1024)(partial(prompt_tokens, size=config.prompt_tokens))
         with torch.no_grad():
             self._prepare_times()
+        self.kernels: Pi0Kernels | None = None
+        """What the ADiT stage runs on instead of the layers, where a GPU can."""
 
     def _prepare_times(self) -> None:
         """Compute what depends on the step and the weights alone, once."""
@@ -136,10 +140,10 @@ class Pi0:
     @torch.inference_mode()
     def vlm(self, inputs: Tensors) -> Tensors:
         """
-        Read prefix and state.
+        Read the prefix.
 
         Returns cache [B, layers, 2, G, K, D], keys and values of every layer, of which those of
-        the tokens that exist are marked in valid, bool [B, K].
+        the tokens that exist are marked in valid, bool [B, K]; and pi0's state as it came.
         """
         net, c = self.network, self.config
         images = inputs['images'].float() / 127.5 - 1
@@ -149,41 +153,44 @@ class Pi0:
         prefix = torch.cat((seen.flatten(1, 2), words), 1)
         seen_valid = inputs['image_mask'][..., None].expand(seen.shape[:3]).flatten(1)
         valid = torch.cat((seen_valid, inputs['token_mask']), 1)
-        past = layers.keys_values(net.language_model, prefix, self.turn(layers.positions(valid)),
-                                  layers.attention_mask(valid, prefix.dtype))
-        valid = F.pad(valid, (0, c.spare_tokens), value=False)
-        if c.adaptive:
-            return {'cache': F.pad(past, (0, 0, 0, c.spare_tokens)), 'valid': valid}
-        cache = F.pad(past, (0, 0, 0, c.spare_tokens + 1))
-        valid = F.pad(valid, (0, 1), value=True)
-        self.remember_state(inputs['state'], cache, valid)
-        return {'cache': cache, 'valid': valid}
-
-    def remember_state(self, state: Tensor, cache: Tensor, valid: Tensor) -> None:
-        """Write the keys and values of pi0's state token into the last place of cache."""
-        net = self.network
-        x = net.state_proj(state)[:, None].to(cache.dtype)
-        turn = self.turn(layers.positions(valid)[:, -1:])
-        mask = layers.attention_mask(valid, cache.dtype)
-        *rooms, last_room = cache.unbind(1)
-        *first, last = net.expert
-        for layer, room, norms in zip(first, rooms, self.norms[0], strict=False):
-            x = layer(x, turn, mask, room, norms)
-        last.remember(x, turn, last_room, self.norms[0, -1])
+        cache = layers.keys_values(net.language_model, prefix, self.turn(layers.positions(valid)),
+                                   layers.attention_mask(valid, prefix.dtype))
+        own = {} if c.adaptive else {'state': inputs['state']}
+        return {'cache': cache, 'valid': valid, **own}
 
     @torch.inference_mode()
     def adit(self, context: Tensors, noise: Tensor) -> Tensor:
         """Integrate the velocity from time 1, noise, to time 0, actions."""
         c = self.config
-        cache = F.pad(context['cache'], (0, 0, 0, c.horizon))
-        valid = F.pad(context['valid'], (0, c.horizon), value=True)
-        turn = self.turn(layers.positions(valid)[:, -c.horizon:])
-        mask = layers.attention_mask(valid, cache.dtype)
+        valid = F.pad(context['valid'], (0, c.own_tokens), value=True)
+        turn = self.turn(layers.positions(valid)[:, -c.own_tokens:])
+        if self.kernels:
+            first = None if c.adaptive else self.network.state_proj(context['state'])
+            return self.kernels.denoise(noise, context['cache'], context['valid'], turn, first)
+        # Tokens that nobody sees make the number of keys a multiple of eight.
+        spare = -valid.shape[1] % 8
+        cache = F.pad(context['cache'], (0, 0, spare, c.own_tokens))
+        mask = layers.attention_mask(F.pad(valid, (spare, 0), value=False), cache.dtype)
+        if not c.adaptive:
+            self.remember_state(context['state'], cache, mask, turn)
+        turn = turn[0][:, :, -c.horizon:], turn[1][:, :, -c.horizon:]
         rooms = cache.unbind(1)
         actions = noise
         for step in range(c.steps):
             actions = actions - self.velocity(actions, step, turn, mask, rooms) / c.steps
         return actions
+
+    def remember_state(self, state: Tensor, cache: Tensor, mask: Tensor, turn: layers.Rotary
+                       ) -> None:
+        """Write the keys and values of pi0's state token into cache, before the actions'."""
+        net, actions = self.network, self.config.horizon
+        x = net.state_proj(state)[:, None].to(cache.dtype)
+        turn, mask = (turn[0][:, :, :1], turn[1][:, :, :1]), mask[..., :-actions]
+        *rooms, last_room = cache[..., :-actions, :].unbind(1)
+        *first, last = net.expert
+        for layer, room, norms in zip(first, rooms, self.norms[0], strict=False):
+            x = layer(x, turn, mask, room, norms)
+        last.remember(x, turn, last_room, self.norms[0, -1])
 
     def velocity(self, actions: Tensor, step: int, turn: layers.Rotary, mask: Tensor,
                  rooms: Sequence[Tensor]) -> Tensor:
@@ -241,4 +248,7 @@ def load(model: ModelConfig, config: Pi0Config, device: torch.device) -> Pi0:
         compile_layers(network)
     size = sum(weight.nbytes for weight in network.parameters())
     logger.info('%s: %.2f GB of weights', model.architecture, size / 1e9)
-    return Pi0(config, network)
+    pi0 = Pi0(config, network)
+    if on_gpu:
+        pi0.kernels = open_kernels(pi0)
+    return pi0

@@ -52,9 +52,9 @@ class Pi0Config:
         return self.cameras * (self.image_size // self.patch_size) ** 2 + self.prompt_tokens
 
     @property
-    def spare_tokens(self) -> int:
-        """Tokens that nobody sees, which make the number of keys a multiple of eight."""
-        return -(self.prefix_tokens + (not self.adaptive) + self.horizon) % 8
+    def own_tokens(self) -> int:
+        """Tokens that the action expert reads: the actions, and before them pi0's state."""
+        return self.horizon + (not self.adaptive)
 
     @property
     def spec(self) -> ModelSpec:

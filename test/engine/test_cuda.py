@@ -199,15 +199,20 @@ def test_without_partitions_all_works_and_one_warning_says_so(device, monkeypatc
     assert len([record for record in caplog.records if 'no SM partitions' in record.message]) == 1
 
 
+@pytest.mark.parametrize('with_kernels', [True, False], ids=['kernels', 'layers'])
 @pytest.mark.parametrize('full', [PI0, PI05], ids=lambda full: full.architecture)
-def test_layers_of_full_width_are_as_precise(full) -> None:
+def test_layers_of_full_width_are_as_precise(full, with_kernels) -> None:
     from robion_ros.models import layers
+    from robion_ros.models.pi0_kernels import open_kernels
     few = replace(full, layers=3, vision_layers=3, vocabulary=512, cameras=2, state_size=3,
                   action_size=3)
     with torch.device('cuda'):
         network = Pi0Network(few).requires_grad_(False).to_layers_dtype(torch.bfloat16)
     layers.randomise(network, 1, 'cuda')
     model = Pi0(few, network)
+    if with_kernels:
+        model.kernels = open_kernels(model)
+        assert model.kernels
     difference = np.abs(answer(model, 1) - answer(on_cpu(model), 1))
     assert difference.max() < 0.1 and difference.mean() < 0.02
 

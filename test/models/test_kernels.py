@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import math
 
 import pytest
@@ -11,9 +11,11 @@ import torch
 from torch import nn, Tensor
 import torch.nn.functional as F
 
-from robion_ros.models import layers
+from robion_ros.models import layers, pi0_kernels
 from robion_ros.models.kernels import tiles
 from robion_ros.models.kernels.weights import Ends, Expert, Norms
+from robion_ros.models.pi0 import Pi0, Pi0Network
+from robion_ros.models.pi0_config import CONFIGS
 
 TOLERANCE = 6e-3
 """Of the error's norm, relative to the actions': bf16 keeps 8 bits, 4e-3."""
@@ -30,9 +32,11 @@ class Inputs:
     cache: Tensor
     valid: Tensor
     turn: layers.Rotary
+    first: Tensor | None = None
 
     def tensors(self) -> tuple[Tensor, ...]:
-        return self.noise, self.cache, self.valid, *self.turn
+        return (self.noise, self.cache, self.valid, *self.turn,
+                *(() if self.first is None else (self.first,)))
 
 
 def decoder_layers(width: int, hidden: int, heads: int, size: int, count: int,
@@ -41,8 +45,6 @@ def decoder_layers(width: int, hidden: int, heads: int, size: int, count: int,
     for index in range(count):
         layer = layers.DecoderLayer(width, hidden, heads, kv_heads, size).requires_grad_(False)
         layers.randomise(layer, index)
-        for norm in (layer.input_layernorm, layer.post_attention_layernorm):
-            norm.weight.data.uniform_(0.7, 1.3)
         made.append(layer.bfloat16())
     return tuple(made)
 
@@ -54,18 +56,18 @@ def make_expert(adaptive: bool, width: int = 1024, hidden: int = 4096, heads: in
     stack = decoder_layers(width, hidden, heads, size, count)
     enter, mix, leave = (nn.Linear(*shape).requires_grad_(False)
                          for shape in ((actions, width), (width, width), (width, actions)))
-    last = nn.RMSNorm(width).requires_grad_(False)
-    for module in (*stack, enter, mix, leave, last):
+    for module in (*stack, enter, mix, leave):
         module.to(device)
+    rows = 2 * count + 1
+    ends = (enter.weight.float(), torch.randn(steps, width, device=device),
+            leave.weight.float(), leave.bias.float())
     if adaptive:
-        scale, shift, gate = (0.3 * torch.randn(steps, 2 * count + 1, width, device=device)
+        scale, shift, gate = (0.3 * torch.randn(steps, rows, width, device=device)
                               for _ in range(3))
-        return Expert(stack, Norms(1 + scale, shift, gate),
-                      Ends.straight(enter, steps, leave), steps)
-    mix_actions = torch.randn(width, width, device=device) / math.sqrt(width)
-    times = torch.randn(steps, width, device=device)
-    return Expert(stack, Norms.plain(stack, last),
-                  Ends.mixed(enter, mix_actions, times, mix, leave), steps)
+        return Expert(stack, Norms(1 + scale, shift, gate), Ends(*ends), steps)
+    norms = Norms(0.7 + 0.6 * torch.rand(1, rows, width, device=device))
+    mixed = (torch.randn(width, width, device=device) / math.sqrt(width)).bfloat16()
+    return Expert(stack, norms, Ends(*ends, mixed, mix.bias.float()), steps)
 
 
 def make_inputs(expert: Expert, batch: int, keys: int = 817, horizon: int = 50,
@@ -80,16 +82,21 @@ def make_inputs(expert: Expert, batch: int, keys: int = 817, horizon: int = 50,
     cache = normal(batch, len(expert.layers), 2, 1, keys, expert.size).bfloat16()
     valid = torch.rand(batch, keys, device=device, generator=generator) < 0.8
     valid[0, keys // 2:] = False  # whole blocks of keys that do not exist
-    places = layers.positions(F.pad(valid, (0, horizon), value=True))[:, -horizon:]
-    return Inputs(noise, cache, valid, layers.rotary(places, expert.size))
+    first = None if expert.norms.adaptive else normal(batch, expert.width)
+    own = horizon + (first is not None)
+    places = layers.positions(F.pad(valid, (0, own), value=True))[:, -own:]
+    return Inputs(noise, cache, valid, layers.rotary(places, expert.size), first)
 
 
 def reference(expert: Expert, given: Inputs) -> Tensor:
     """Denoise in float64, layer by layer, as models do."""
     norms, ends, width = expert.norms, expert.ends, expert.width
     stack = [copy.deepcopy(layer).double() for layer in expert.layers]
-    valid = F.pad(given.valid, (0, given.noise.shape[1]), value=True)
-    mask = layers.attention_mask(valid, torch.float64)
+    own = given.turn[0].shape[2]
+    valid = F.pad(given.valid, (0, own), value=True)
+    mask = layers.attention_mask(valid, torch.float64).repeat(1, 1, own, 1)
+    if given.first is not None:
+        mask[:, :, 0, -own + 1:] = -math.inf
     turn = given.turn[0].double(), given.turn[1].double()
 
     def normalise(x: Tensor, step: int, index: int) -> tuple[Tensor, Tensor | float]:
@@ -103,12 +110,15 @@ def reference(expert: Expert, given: Inputs) -> Tensor:
         x = F.linear(actions, ends.enter.double(), ends.enter_bias[step].double())
         if ends.mix is not None and ends.mix_bias is not None:
             x = F.linear(F.silu(x), ends.mix.double(), ends.mix_bias.double())
+        if given.first is not None:
+            x = torch.cat((given.first[:, None].double(), x), 1)
         for index, layer in enumerate(stack):
             y, gate = normalise(x, step, 2 * index)
             x = x + gate * layer.self_attn(y, turn, mask, given.cache[:, index].double())[0]
             y, gate = normalise(x, step, 2 * index + 1)
             x = x + gate * layer.mlp(y)
         y, _ = normalise(x, step, 2 * len(stack))
+        y = y[:, own - given.noise.shape[1]:]
         velocity = F.linear(y, ends.leave.double(), ends.leave_bias.double())
         actions = actions - velocity / expert.steps
     return actions
@@ -123,7 +133,7 @@ def denoise() -> Callable[..., Tensor]:
     pytest.importorskip('triton')
     from robion_ros.models.kernels.denoise import denoise
     return lambda expert, given, *rest, **options: denoise(
-        expert, given.noise, given.cache, given.valid, given.turn, *rest, **options)
+        expert, given.noise, given.cache, given.valid, given.turn, given.first, *rest, **options)
 
 
 @pytest.fixture(scope='module')
@@ -152,9 +162,10 @@ class TestOnGpu:
     def test_nothing_is_read_that_was_not_written(self, experts, denoise):
         from robion_ros.models.kernels.denoise import workspace
         given = make_inputs(experts['pi0'], 2)
-        space = workspace(experts['pi0'], 2, 50, 817)
-        for buffer in vars(space).values():
-            buffer.fill_(math.nan)
+        space = workspace(experts['pi0'], 2, 51, 817)
+        for name, buffer in vars(space).items():
+            if name != 'steps':
+                buffer.fill_(math.nan)
         found = denoise(experts['pi0'], given, space)
         assert error(found, reference(experts['pi0'], given)) < TOLERANCE
 
@@ -172,14 +183,15 @@ class TestOnGpu:
             part = slice(row, row + 1)
             turn = given.turn[0][part], given.turn[1][part]
             alone = denoise(experts['pi0'], Inputs(given.noise[part], given.cache[part],
-                                                   given.valid[part], turn))
+                                                   given.valid[part], turn, given.first[part]))
             assert error(found[part], alone.double()) < TOLERANCE
 
     def test_a_cache_within_a_larger_one_is_read_in_place(self, experts, denoise):
         given = make_inputs(experts['pi0'], 2)
         large = torch.full((2, 5, 2, 1, 900, 256), math.nan, device='cuda').bfloat16()
         large[:, 1:4, :, :, :817] = given.cache
-        inside = Inputs(given.noise, large[:, 1:4, :, :, :817], given.valid, given.turn)
+        inside = Inputs(given.noise, large[:, 1:4, :, :, :817], given.valid, given.turn,
+                        given.first)
         assert torch.equal(denoise(experts['pi0'], inside), denoise(experts['pi0'], given))
 
     @pytest.mark.parametrize('batch', [1, 2, 4])
@@ -187,7 +199,7 @@ class TestOnGpu:
     def test_a_graph_computes_on_inputs_of_its_replay(self, batch, overlap, experts, denoise):
         from robion_ros.models.kernels.denoise import workspace
         expert = experts['pi0']
-        given, space = make_inputs(expert, batch), workspace(expert, batch, 50, 817)
+        given, space = make_inputs(expert, batch), workspace(expert, batch, 51, 817)
         denoise(expert, given, space, overlap=overlap)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -197,17 +209,69 @@ class TestOnGpu:
             for old, new in zip(given.tensors(), fresh.tensors(), strict=True):
                 old.copy_(new)
             graph.replay()
-            assert error(space.actions, reference(expert, fresh)) < TOLERANCE
-        found = space.actions.clone()
+            assert error(space.actions[:, 1:], reference(expert, fresh)) < TOLERANCE
+        found = space.actions[:, 1:].clone()
         for _ in range(50):
             graph.replay()
-        assert torch.equal(space.actions, found)
+        assert torch.equal(space.actions[:, 1:], found)
+
+    @pytest.mark.parametrize('kind', ['pi0', 'pi0.5'])
+    def test_requests_at_different_steps_run_together(self, kind, experts, denoise):
+        from robion_ros.models.kernels.denoise import launch, workspace
+        expert = experts[kind]
+        given = make_inputs(expert, 2)
+        tokens = given.turn[0].shape[2]
+        space = workspace(expert, 2, tokens, 817)
+        run = launch(expert, given.cache, given.valid, given.turn, given.first, space)
+        steps, last = torch.zeros(2, dtype=torch.int32, device='cuda'), expert.steps - 1
+        actions = space.actions[:, -50:]
+        for number in range(-1, expert.steps):  # The first request is one step ahead.
+            if number < 1:
+                actions[number + 1].copy_(given.noise[number + 1])
+            if number == last:
+                first = actions[0].clone()
+            steps.copy_(torch.tensor([min(number + 1, last), max(number, 0)]))
+            run.step(steps, given.cache)
+        found = torch.stack((first, actions[1]))
+        assert error(found, reference(expert, given)) < TOLERANCE
 
     def test_a_cache_with_gaps_between_keys_is_refused(self, experts, denoise):
         given = make_inputs(experts['pi0'], 1)
         gaps = Inputs(given.noise, given.cache[..., ::2, :], given.valid[:, ::2], given.turn)
         with pytest.raises(ValueError, match='make it contiguous'):
             denoise(experts['pi0'], gaps)
+
+
+@pytest.mark.parametrize('name', ['pi0_small', 'pi05_small'])
+def test_an_expert_made_of_a_model_computes_as_the_model(name):
+    """In float32, with weights that bfloat16 can hold, so that both have the same."""
+    config = replace(CONFIGS[name], expert_hidden=64, steps=3)
+    network = Pi0Network(config).requires_grad_(False)
+    layers.randomise(network, 1)
+    for weight in network.parameters():
+        weight += 0.2 * torch.randn(weight.shape) / weight[0].numel() ** 0.5
+        weight.copy_(weight.bfloat16())
+    model = Pi0(config, network)
+    half = Pi0(config, copy.deepcopy(network).to_layers_dtype(torch.bfloat16))
+    expert = pi0_kernels.make_expert(half)
+    given = make_inputs(expert, 3, keys=20, horizon=config.horizon)
+    state = torch.randn(3, config.padded_size)
+    first = None if config.adaptive else network.state_proj(state)
+    found = reference(expert, replace(given, first=first))
+    own = {} if config.adaptive else {'state': state}
+    expected = model.adit({'cache': given.cache.float(), 'valid': given.valid, **own},
+                          given.noise)
+    torch.testing.assert_close(found.float(), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_model_too_small_for_kernels_runs_without_them(caplog):
+    pytest.importorskip('triton')
+    config = CONFIGS['pi0_small']
+    network = Pi0Network(config).requires_grad_(False).to_layers_dtype(torch.bfloat16)
+    layers.randomise(network, 1)
+    with caplog.at_level('INFO'):
+        assert pi0_kernels.open_kernels(Pi0(config, network)) is None
+    assert 'pi0_small: the ADiT stage runs without its kernels, slower:' in caplog.text
 
 
 @pytest.mark.parametrize('batch', range(1, 17))
@@ -224,22 +288,6 @@ def test_tiles_divide_the_work_of_pi0_and_fit_a_gpu(batch):
 
 
 SMALL = {'width': 32, 'hidden': 64, 'heads': 2, 'size': 16, 'count': 2, 'actions': 4}
-
-
-def test_ends_of_pi0_are_its_modules():
-    torch.manual_seed(0)
-    enter, mix_in, mix_out, leave = (nn.Linear(*shape) for shape in (
-        (4, 8), (16, 8), (8, 8), (8, 4)))
-    mix_out.weight.data = mix_out.weight.data.bfloat16().float()
-    actions, time = torch.randn(5, 4), torch.randn(3, 8)
-    mix_actions, mix_times = mix_in.weight.chunk(2, 1)
-    ends = Ends.mixed(enter, mix_actions, F.linear(time, mix_times, mix_in.bias), mix_out, leave)
-    for step in range(3):
-        both = torch.cat((enter(actions), time[step].expand(5, -1)), 1)
-        expected = mix_out(F.silu(mix_in(both)))
-        found = F.linear(F.silu(F.linear(actions, ends.enter, ends.enter_bias[step])),
-                         ends.mix.float(), ends.mix_bias)
-        torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize(('change', 'message'), [

@@ -3,10 +3,10 @@
 """
 Attention of few tokens to many: all query heads share one head of keys and values.
 
-The heads are laid along the token axis, which makes HEADS * HORIZON rows of one batch entry.
+The heads are laid along the token axis, which makes HEADS * TOKENS rows of one batch entry.
 Keys are split among blocks; a second kernel joins what they found. The keys of the tokens
-before lie where the stage before wrote them, those of the tokens themselves in qkv. Knows no
-model.
+before lie where the stage before wrote them, those of the tokens themselves in qkv; all are
+tensor descriptors, for the copy engine. Knows no model.
 """
 
 import triton
@@ -19,59 +19,79 @@ HIDDEN_SCORE: tl.constexpr = tl.constexpr(-1e30)
 
 
 @triton.jit
-def attend_kernel(qkv, past, valid, found, weight, past_batch, past_values, valid_batch, keys,
-                  HEADS: tl.constexpr, SIZE: tl.constexpr, HORIZON: tl.constexpr,
-                  TILES: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-                  SCALE: tl.constexpr, OVERLAP: tl.constexpr):
+def attend_kernel(queries, own, past, valid, found, weight, valid_batch, keys,
+                  HEADS: tl.constexpr, SIZE: tl.constexpr, TOKENS: tl.constexpr,
+                  FIRST: tl.constexpr, TILES: tl.constexpr, BLOCK_M: tl.constexpr,
+                  BLOCK_N: tl.constexpr, SCALE: tl.constexpr, OVERLAP: tl.constexpr):
     """
-    Attend to TILES tiles of keys: those before, then the tokens' own.
+    Attend to TILES tiles of the keys before; the blocks of the last split, to the own ones.
 
-    Writes found bf16 [splits, B, HEADS * HORIZON, SIZE] and weight fp32 [splits, B, HEADS *
-    HORIZON], the binary logarithm of the sum of the exponentials.
+    queries [B (HEADS + 2) TOKENS, SIZE] and own [B, HEADS + 2, TOKENS, SIZE] are the same qkv,
+    past is [B, 2, keys, SIZE]. With FIRST, the first token sees no own key but its own. Writes
+    found bf16 [splits, B, HEADS * TOKENS, SIZE] and weight fp32 [splits, B, HEADS * TOKENS], the
+    binary logarithm of the sum of the exponentials.
     """
     split, batch = tl.program_id(1), tl.program_id(2)
-    ROWS: tl.constexpr = HEADS * HORIZON
-    row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    size = tl.arange(0, SIZE)
-    past += batch * past_batch
-    qkv += batch * (HEADS + 2) * HORIZON * SIZE
-    own_tile = tl.cdiv(keys, BLOCK_N)
-    wait_for_kernel_before(OVERLAP)
-
-    query = tl.load(qkv + row[:, None] * SIZE + size[None, :], (row < ROWS)[:, None], 0.0)
+    ROWS: tl.constexpr = HEADS * TOKENS
+    first_row = tl.program_id(0) * BLOCK_M
+    row = first_row + tl.arange(0, BLOCK_M)
+    key = tl.arange(0, BLOCK_N)
+    valid += batch * valid_batch
+    first_query = batch * (HEADS + 2) * TOKENS + first_row
     most = tl.full((BLOCK_M,), HIDDEN_SCORE, tl.float32)
     norm = tl.zeros((BLOCK_M,), tl.float32)
     total = tl.zeros((BLOCK_M, SIZE), tl.float32)
-    for index in range(TILES):
-        tile = split * TILES + index
-        own = tile >= own_tile
-        key = tl.where(own, tile - own_tile, tile) * BLOCK_N + tl.arange(0, BLOCK_N)
-        exists = key < tl.where(own, HORIZON, keys)
-        seen = tl.load(valid + batch * valid_batch + key, exists & (tile < own_tile), 0)
-        seen = exists & (own | (seen != 0))
-        source = tl.where(own, qkv + HEADS * HORIZON * SIZE, past)
-        k = tl.load(source + key[None, :] * SIZE + size[:, None], exists[None, :], 0.0)
-        source = tl.where(own, qkv + (HEADS + 1) * HORIZON * SIZE, past + past_values)
-        v = tl.load(source + key[:, None] * SIZE + size[None, :], exists[:, None], 0.0)
-        scores = tl.where(seen[None, :], tl.dot(query, k) * SCALE, HIDDEN_SCORE)
-        higher = tl.maximum(most, tl.max(scores, 1))
-        shrink = tl.exp2(most - higher)
-        shares = tl.exp2(scores - higher[:, None])
-        norm = norm * shrink + tl.sum(shares, 1)
-        total = tl.dot(shares.to(tl.bfloat16), v, total * shrink[:, None])
-        most = higher
+    if split == tl.num_programs(1) - 1:
+        wait_for_kernel_before(OVERLAP)
+        query = queries.load([first_query, 0])
+        for start in range(0, TOKENS, BLOCK_N):
+            seen = (start + key < TOKENS)[None, :]
+            if FIRST:
+                seen = seen & ((row % TOKENS > 0)[:, None] | (start + key == 0)[None, :])
+            k = own.load([batch, HEADS, start, 0]).reshape(BLOCK_N, SIZE)
+            v = own.load([batch, HEADS + 1, start, 0]).reshape(BLOCK_N, SIZE)
+            most, norm, total = fold(query, k, v, seen, most, norm, total, SCALE)
+    elif TILES == 1:
+        # These keys were there long before the queries, so they are loaded while waiting.
+        start = split * BLOCK_N
+        k = past.load([batch, 0, start, 0]).reshape(BLOCK_N, SIZE)
+        v = past.load([batch, 1, start, 0]).reshape(BLOCK_N, SIZE)
+        seen = tl.load(valid + start + key, start + key < keys, 0) != 0
+        wait_for_kernel_before(OVERLAP)
+        query = queries.load([first_query, 0])
+        most, norm, total = fold(query, k, v, seen[None, :], most, norm, total, SCALE)
+    else:
+        wait_for_kernel_before(OVERLAP)
+        query = queries.load([first_query, 0])
+        for index in range(TILES):
+            start = (split * TILES + index) * BLOCK_N
+            k = past.load([batch, 0, start, 0]).reshape(BLOCK_N, SIZE)
+            v = past.load([batch, 1, start, 0]).reshape(BLOCK_N, SIZE)
+            seen = tl.load(valid + start + key, start + key < keys, 0) != 0
+            most, norm, total = fold(query, k, v, seen[None, :], most, norm, total, SCALE)
 
     row_of_all = (split * tl.num_programs(2) + batch) * ROWS + row
     tl.store(weight + row_of_all, most + tl.log2(norm), row < ROWS)
-    tl.store(found + row_of_all[:, None] * SIZE + size[None, :],
+    tl.store(found + row_of_all[:, None] * SIZE + tl.arange(0, SIZE)[None, :],
              (total / norm[:, None]).to(tl.bfloat16), (row < ROWS)[:, None])
 
 
 @triton.jit
+def fold(query, k, v, seen, most, norm, total, SCALE: tl.constexpr):
+    """Let a tile of keys and values into the running softmax."""
+    scores = tl.where(seen, tl.dot(query, k.T) * SCALE, HIDDEN_SCORE)
+    higher = tl.maximum(most, tl.max(scores, 1))
+    shrink = tl.exp2(most - higher)
+    shares = tl.exp2(scores - higher[:, None])
+    norm = norm * shrink + tl.sum(shares, 1)
+    return higher, norm, tl.dot(shares.to(tl.bfloat16), v, total * shrink[:, None])
+
+
+@triton.jit
 def join_kernel(found, weight, output, HEADS: tl.constexpr, SIZE: tl.constexpr,
-                HORIZON: tl.constexpr, SPLITS: tl.constexpr, BLOCK_S: tl.constexpr,
+                TOKENS: tl.constexpr, SPLITS: tl.constexpr, BLOCK_S: tl.constexpr,
                 OVERLAP: tl.constexpr):
-    """Write output bf16 [B * HORIZON, HEADS * SIZE]; BLOCK_S is at least SPLITS."""
+    """Write output bf16 [B * TOKENS, HEADS * SIZE]; BLOCK_S is at least SPLITS."""
     row, rows = tl.program_id(0), tl.num_programs(0)
     split, size = tl.arange(0, BLOCK_S), tl.arange(0, SIZE)
     wait_for_kernel_before(OVERLAP)
@@ -81,6 +101,6 @@ def join_kernel(found, weight, output, HEADS: tl.constexpr, SIZE: tl.constexpr,
     share = tl.exp2(share - tl.max(share, 0))
     share /= tl.sum(share, 0)
     total = tl.sum(part.to(tl.float32) * share[:, None], 0)
-    batch, head, token = row // (HEADS * HORIZON), row // HORIZON % HEADS, row % HORIZON
-    target = ((batch * HORIZON + token) * HEADS + head) * SIZE + size
+    batch, head, token = row // (HEADS * TOKENS), row // TOKENS % HEADS, row % TOKENS
+    target = ((batch * TOKENS + token) * HEADS + head) * SIZE + size
     tl.store(output + target, total.to(tl.bfloat16))

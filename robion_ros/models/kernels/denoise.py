@@ -23,24 +23,25 @@ ALIGNMENT = 1024
 """Of a buffer, bytes."""
 
 
-def workspace(expert: Expert, batch: int, horizon: int, keys: int,
+def workspace(expert: Expert, batch: int, tokens: int, keys: int,
               tiles: Tiles | None = None) -> Workspace:
-    """Make the buffers for chunks of a horizon that see so many keys before them."""
-    tiles, rows = tiles or for_batch(batch), batch * horizon
+    """Make the buffers for so many tokens of each request, which see so many keys before them."""
+    tiles, rows = tiles or for_batch(batch), batch * tokens
+    check(expert, tiles)
     span = tiles.attention
-    loads = math.ceil(keys / span.keys) + math.ceil(horizon / span.keys)
-    splits = math.ceil(loads / span.tiles)
+    splits = math.ceil(math.ceil(keys / span.keys) / span.tiles) + 1
     parts = max(tile.parts for tile in (tiles.mix, tiles.output, tiles.down))
     half, full = torch.bfloat16, torch.float32
     buffers = {
-        'actions': (full, (batch, horizon, expert.ends.enter.shape[1])),
+        'actions': (full, (batch, tokens, expert.ends.enter.shape[1])),
+        'steps': (torch.int32, (expert.steps, batch)),
         'x': (full, (rows, expert.width)),
         'y': (half, (rows, expert.width)),
-        'qkv': (half, (batch, expert.heads + 2, horizon, expert.size)),
+        'qkv': (half, (batch, expert.heads + 2, tokens, expert.size)),
         'heads': (half, (rows, expert.heads * expert.size)),
         'hidden': (half, (rows, expert.hidden)),
-        'weight': (full, (splits, batch, expert.heads * horizon)),
-        'found': (half, (splits, batch, expert.heads * horizon, expert.size)),
+        'weight': (full, (splits, batch, expert.heads * tokens)),
+        'found': (half, (splits, batch, expert.heads * tokens, expert.size)),
         'parts': (full, (parts, rows, expert.width)),
     }
     # One block of memory, so that they share as few pages as can be: times varied by a tenth
@@ -49,35 +50,58 @@ def workspace(expert: Expert, batch: int, horizon: int, keys: int,
     padded = [math.ceil(size / ALIGNMENT) * ALIGNMENT for size in sizes]
     memory = torch.empty(sum(padded), dtype=torch.uint8, device=expert.ends.enter.device)
     spaces = zip(torch.split(memory, padded), sizes, buffers.items(), strict=True)
-    return Workspace(**{name: space[:size].view(dtype).view(shape)
-                        for space, size, (name, (dtype, shape)) in spaces})
+    space = Workspace(**{name: room[:size].view(dtype).view(shape)
+                         for room, size, (name, (dtype, shape)) in spaces})
+    space.steps.copy_(torch.arange(expert.steps)[:, None])
+    return space
 
 
 def denoise(expert: Expert, noise: Tensor, cache: Tensor, valid: Tensor, turn: Rotary,
-            space: Workspace | None = None, tiles: Tiles | None = None,
-            overlap: bool | None = None) -> Tensor:
+            first: Tensor | None = None, space: Workspace | None = None,
+            tiles: Tiles | None = None, overlap: bool | None = None) -> Tensor:
     """
-    Turn noise, fp32 [B, T, A], into actions; they are space.actions, if space is given.
+    Turn noise, fp32 [B, T, A], into actions; they are in space.actions, if space is given.
 
     cache is bf16 [B, layers, 2, 1, K, D], the keys and values before the actions, and valid,
-    bool [B, K], says which of them exist; turn is the rotation of the actions' tokens. space
+    bool [B, K], says which of them exist; first, fp32 [B, W], is a token between those and the
+    actions which does not see the actions, and turn the rotation of it and the actions. space
     must have been made for the same sizes and tiles. overlap lets a kernel start while the one
     before it ends, which is the default where the GPU can.
     """
     batch, horizon = noise.shape[:2]
-    tiles = tiles or for_batch(batch)
-    if space is None:
-        space = workspace(expert, batch, horizon, cache.shape[4], tiles)
+    tokens = horizon + (first is not None)
+    space = space or workspace(expert, batch, tokens, cache.shape[4], tiles)
+    launcher = launch(expert, cache, valid, turn, first, space, tiles, overlap)
+    actions = space.actions[:, tokens - horizon:]
+    actions.copy_(noise)
+    for step in range(expert.steps):
+        launcher.step(space.steps[step], cache)
+    return actions
+
+
+def launch(expert: Expert, cache: Tensor, valid: Tensor, turn: Rotary, first: Tensor | None,
+           space: Workspace, tiles: Tiles | None = None, overlap: bool | None = None) -> Launcher:
+    """Return what runs single steps on space.actions; arguments are those of denoise."""
     if cache.stride()[-2:] != (expert.size, 1):
         raise ValueError(f'the cache has strides {cache.stride()}, its keys must lie one behind '
                          'the other: make it contiguous')
     if overlap is None:
-        overlap = torch.cuda.get_device_capability(noise.device) >= (9, 0)
-    space.actions.copy_(noise)
-    run = Launcher(expert, tiles, space, valid, turn, overlap)
-    for step in range(expert.steps):
-        run.enter(step)
-        for index in range(len(expert.layers)):
-            run.layer(step, index, cache[:, index])
-        run.leave(step)
-    return space.actions
+        overlap = torch.cuda.get_device_capability(cache.device) >= (9, 0)
+    return Launcher(expert, tiles or for_batch(len(valid)), space, valid, turn, first, overlap)
+
+
+def check(expert: Expert, tiles: Tiles) -> None:
+    """Raise ValueError if the blocks do not divide the work of an expert."""
+    for name, tile, columns, depth in (
+            ('qkv', tiles.qkv, (expert.heads + 2) * expert.size, expert.width),
+            ('output', tiles.output, expert.width, expert.heads * expert.size),
+            ('gate_up', tiles.gate_up, 2 * expert.hidden, expert.width),
+            ('down', tiles.down, expert.width, expert.hidden),
+            ('mix', tiles.mix, expert.width, expert.width)):
+        if columns % tile.columns or depth % (tile.parts * tile.depth):
+            raise ValueError(f'the weights of {name}, {columns} by {depth}, do not divide into '
+                             f'blocks of {tile.columns} by {tile.parts} times {tile.depth}: run '
+                             'the layers without kernels')
+    if expert.size % tiles.qkv.columns:
+        raise ValueError(f'heads of {expert.size} do not divide into blocks of '
+                         f'{tiles.qkv.columns} columns: run the layers without kernels')

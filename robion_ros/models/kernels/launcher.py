@@ -25,10 +25,16 @@ ENTER_COLUMNS = 64
 
 @dataclass(frozen=True, eq=False)
 class Workspace:
-    """The buffers of one batch, M = B T rows; nothing in them survives from call to call."""
+    """
+    The buffers of one batch, M = B T rows; nothing in them survives from call to call.
+
+    T counts the tokens of actions and, before them, one that is no action if there is one.
+    """
 
     actions: Tensor
-    """fp32 [B, T, A]: the result."""
+    """fp32 [B, T, A]: the result; the row of a token that is no action means nothing."""
+    steps: Tensor
+    """int32 [N, B]: at which step each request is, when all are at one."""
     x: Tensor
     """fp32 [M, W], the residual stream."""
     y: Tensor
@@ -55,49 +61,63 @@ class Launcher:
     tiles: Tiles
     space: Workspace
     valid: Tensor
+    """bool [B, K], which of the keys before exist."""
     turn: Rotary
+    """Of the T tokens."""
+    first: Tensor | None
+    """fp32 [B, W], a token before the actions that sees none of them, if there is one."""
     overlap: bool
 
-    def enter(self, step: int) -> None:
+    def step(self, steps: Tensor, past: Tensor) -> None:
+        """Move each request on from its own step, int32 [B]; past is [B, layers, 2, 1, K, D]."""
+        self._enter(steps)
+        for index in range(len(self.expert.layers)):
+            self._layer(steps, index, past[:, index, :, 0])
+        self._leave(steps)
+
+    def _enter(self, steps: Tensor) -> None:
         """Turn actions into x and y."""
         e, s, ends = self.expert, self.space, self.expert.ends
         grid = self._rows, e.width // ENTER_COLUMNS
+        unused = s.x
         self._launch(norm.enter_kernel, grid, 4)(
-            s.actions, ends.enter, ends.enter_bias[step],
-            s.x if ends.mix_bias is None else ends.mix_bias, s.x, s.y,
-            ACTIONS=ends.enter.shape[1], MIX=ends.mix is not None, WIDTH=e.width,
-            BLOCK=ENTER_COLUMNS)
+            s.actions, ends.enter, ends.enter_bias,
+            unused if ends.mix_bias is None else ends.mix_bias,
+            unused if self.first is None else self.first, steps, s.x, s.y,
+            ACTIONS=ends.enter.shape[1], FIRST=self.first is not None, MIX=ends.mix is not None,
+            TOKENS=self._tokens, WIDTH=e.width, BLOCK=ENTER_COLUMNS)
         if ends.mix is not None:
             self._project(s.y, ends.mix, self.tiles.mix)
-        self._norm(step, 0, 0 if ends.mix is None else self.tiles.mix.parts)
+        self._norm(steps, 0, 0 if ends.mix is None else self.tiles.mix.parts)
 
-    def layer(self, step: int, index: int, past: Tensor) -> None:
-        """Run a layer on x and y; past is [B, 2, 1, K, D]. The last leaves parts to add to x."""
+    def _layer(self, steps: Tensor, index: int, past: Tensor) -> None:
+        """Run a layer on x and y; past is [B, 2, K, D]. The last leaves parts to add to x."""
         e, s, t = self.expert, self.space, self.tiles
         layer = e.layers[index]
         self._qkv(layer.self_attn.qkv.weight)
         self._attend(past)
         self._project(s.heads, layer.self_attn.o_proj.weight, t.output)
-        self._norm(step, 2 * index + 1, t.output.parts)
+        self._norm(steps, 2 * index + 1, t.output.parts)
         self._gate_up(layer.mlp.gate_up.weight)
         self._project(s.hidden, layer.mlp.down_proj.weight, t.down)
         if index + 1 < len(e.layers):
-            self._norm(step, 2 * index + 2, t.down.parts)
+            self._norm(steps, 2 * index + 2, t.down.parts)
 
-    def leave(self, step: int) -> None:
+    def _leave(self, steps: Tensor) -> None:
         """Move the actions one step on."""
         e, s, ends = self.expert, self.space, self.expert.ends
         self._launch(norm.leave_kernel, (self._rows,), 8)(
-            s.x, s.parts, *self._norms(step, 2 * len(e.layers)), ends.leave, ends.leave_bias,
+            s.x, s.parts, *self._norms(steps, 2 * len(e.layers)), ends.leave, ends.leave_bias,
             s.actions, 1 / e.steps, PARTS=self.tiles.down.parts, ADAPTIVE=e.norms.adaptive,
-            ACTIONS=ends.enter.shape[1], WIDTH=e.width, EPS=e.eps)
+            ACTIONS=ends.enter.shape[1], FIRST=self.first is not None, TOKENS=self._tokens,
+            WIDTH=e.width, EPS=e.eps)
 
     @property
     def _rows(self) -> int:
         return self.space.x.shape[0]
 
     @property
-    def _horizon(self) -> int:
+    def _tokens(self) -> int:
         return self.space.actions.shape[1]
 
     def _launch(self, kernel: Any, grid: tuple[int, ...], warps: int, stages: int = 1) -> Any:
@@ -131,7 +151,7 @@ class Launcher:
         self._product(matmul.qkv_kernel, s.y, paired(weight, e.size // 2, tile),
                       weight.shape[0], tile)(
             cos, sin, s.qkv, self._rows, cos.stride(0), cos.stride(2), WIDTH=e.width,
-            HEADS=e.heads, SIZE=e.size, HORIZON=self._horizon)
+            HEADS=e.heads, SIZE=e.size, TOKENS=self._tokens)
 
     def _gate_up(self, weight: Tensor) -> None:
         e, s, tile = self.expert, self.space, self.tiles.gate_up
@@ -142,29 +162,33 @@ class Launcher:
     def _attend(self, past: Tensor) -> None:
         e, s, span = self.expert, self.space, self.tiles.attention
         splits, batch, rows = s.weight.shape
+        tile = [1, 1, span.keys, e.size]
         self._launch(attention.attend_kernel, (math.ceil(rows / span.rows), splits, batch),
                      span.warps, span.stages)(
-            s.qkv, past, self.valid, s.found, s.weight, past.stride(0), past.stride(1),
-            self.valid.stride(0), past.shape[3], HEADS=e.heads, SIZE=e.size,
-            HORIZON=self._horizon, TILES=span.tiles, BLOCK_M=span.rows, BLOCK_N=span.keys,
+            TensorDescriptor.from_tensor(s.qkv.view(-1, e.size), [span.rows, e.size]),
+            TensorDescriptor.from_tensor(s.qkv, tile), TensorDescriptor.from_tensor(past, tile),
+            self.valid, s.found, s.weight, self.valid.stride(0), past.shape[2],
+            HEADS=e.heads, SIZE=e.size, TOKENS=self._tokens, FIRST=self.first is not None,
+            TILES=span.tiles, BLOCK_M=span.rows, BLOCK_N=span.keys,
             SCALE=math.log2(math.e) / math.sqrt(e.size))
         self._launch(attention.join_kernel, (batch * rows,), self.tiles.join_warps)(
-            s.found, s.weight, s.heads, HEADS=e.heads, SIZE=e.size, HORIZON=self._horizon,
+            s.found, s.weight, s.heads, HEADS=e.heads, SIZE=e.size, TOKENS=self._tokens,
             SPLITS=splits, BLOCK_S=triton.next_power_of_2(splits))
 
-    def _norm(self, step: int, index: int, parts: int) -> None:
+    def _norm(self, steps: Tensor, index: int, parts: int) -> None:
         e, s = self.expert, self.space
         self._launch(norm.norm_kernel, (self._rows,), self.tiles.norm_warps)(
-            s.x, s.parts, *self._norms(step, index), s.y, PARTS=parts,
-            ADAPTIVE=e.norms.adaptive, WIDTH=e.width, EPS=e.eps)
+            s.x, s.parts, *self._norms(steps, index), s.y, PARTS=parts,
+            ADAPTIVE=e.norms.adaptive, TOKENS=self._tokens, WIDTH=e.width, EPS=e.eps)
 
-    def _norms(self, step: int, index: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the gate that follows the norm before, and scale and shift of this one."""
+    def _norms(self, steps: Tensor, index: int) -> tuple[Any, ...]:
+        """Return the gate that follows the norm before, scale and shift of this, and steps."""
         norms = self.expert.norms
+        scale = norms.scale[0, index]
         if norms.shift is None or norms.gate is None:
-            return norms.scale[0, index], norms.scale[0, index], norms.scale[0, index]
-        return (norms.gate[step, max(index - 1, 0)], norms.scale[step, index],
-                norms.shift[step, index])
+            return scale, scale, scale, steps, 0
+        return (norms.gate[0, max(index - 1, 0)], scale, norms.shift[0, index], steps,
+                norms.scale.stride(0))
 
 
 def paired(weight: Tensor, apart: int, tile: Tile) -> TensorDescriptor:

@@ -33,12 +33,12 @@ def paired_product(x, weights, pair, place, DEPTH: tl.constexpr, BLOCK_M: tl.con
 
 
 @triton.jit
-def qkv_kernel(x, weights, cos, sin, qkv, rows, turn_batch, turn_token, WIDTH: tl.constexpr,
-               HEADS: tl.constexpr, SIZE: tl.constexpr, HORIZON: tl.constexpr,
-               BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-               OVERLAP: tl.constexpr):
+def qkv_kernel(x, weights, cos, sin, qkv, rows, turn_batch, turn_token,
+               WIDTH: tl.constexpr, HEADS: tl.constexpr, SIZE: tl.constexpr,
+               TOKENS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+               BLOCK_K: tl.constexpr, OVERLAP: tl.constexpr):
     """
-    Write heads [B, HEADS + 2, HORIZON, SIZE]: queries, one of keys, one of values.
+    Write heads [B, HEADS + 2, TOKENS, SIZE]: queries, one of keys, one of values.
 
     Weights are in pairs of half a head, which the rotation mixes: [2 (HEADS + 2), SIZE / 2, K].
     """
@@ -49,14 +49,14 @@ def qkv_kernel(x, weights, cos, sin, qkv, rows, turn_batch, turn_token, WIDTH: t
     column = place + tl.arange(0, half)
     row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     exists = (row < rows)[:, None]
-    batch, token = row // HORIZON, row % HORIZON
+    batch, token = row // TOKENS, row % TOKENS
     turn = (batch * turn_batch + token * turn_token)[:, None] + column[None, :]
     turned = exists & (head <= HEADS)  # values are not
     c = tl.load(cos + turn, turned, 1.0)
     s = tl.load(sin + turn + turns, turned, 0.0)
     wait_for_kernel_before(OVERLAP)
     low, high = paired_product(x, weights, 2 * head, place, WIDTH, BLOCK_M, BLOCK_N, BLOCK_K)
-    target = ((batch * (HEADS + 2) + head) * HORIZON + token)[:, None] * SIZE + column[None, :]
+    target = ((batch * (HEADS + 2) + head) * TOKENS + token)[:, None] * SIZE + column[None, :]
     tl.store(qkv + target, (low * c - high * s).to(tl.bfloat16), exists)
     tl.store(qkv + target + turns, (high * c + low * s).to(tl.bfloat16), exists)
 

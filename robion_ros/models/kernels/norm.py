@@ -5,7 +5,8 @@ What stands between the products: residuals, norms, and the ends of a denoising 
 
 One block takes one row. The residual stream x [M, WIDTH], the actions [M, ACTIONS] and what
 norms and ends multiply and add are fp32. A plain RMSNorm has a scale, its weight; an ADAPTIVE
-one has 1 + scale, a shift, and a gate on the change that is added after it. Knows no model.
+one has 1 + scale, a shift, and a gate on the change that is added after it, of the step that
+the row's request is at, which steps tells for every TOKENS rows. Knows no model.
 """
 
 import triton
@@ -15,15 +16,19 @@ from robion_ros.models.kernels.overlap import wait_for_kernel_before
 
 
 @triton.jit
-def normal(x, parts, gate, scale, shift, PARTS: tl.constexpr, ADAPTIVE: tl.constexpr,
-           WIDTH: tl.constexpr, EPS: tl.constexpr, OVERLAP: tl.constexpr):
+def normal(x, parts, gate, scale, shift, steps, step_size, PARTS: tl.constexpr,
+           ADAPTIVE: tl.constexpr, TOKENS: tl.constexpr, WIDTH: tl.constexpr, EPS: tl.constexpr,
+           OVERLAP: tl.constexpr):
     """Return this block's row of x plus, gated, the PARTS of a product, and its norm."""
     column = tl.arange(0, WIDTH)
     # What does not depend on the kernel before is read before its end.
-    scale = tl.load(scale + column)
     if ADAPTIVE:
-        shift = tl.load(shift + column)
-        gate = tl.load(gate + column)
+        column_of_step = tl.load(steps + tl.program_id(0) // TOKENS) * step_size + column
+        scale = tl.load(scale + column_of_step)
+        shift = tl.load(shift + column_of_step)
+        gate = tl.load(gate + column_of_step)
+    else:
+        scale = tl.load(scale + column)
     wait_for_kernel_before(OVERLAP)
     place = tl.program_id(0) * WIDTH + column
     value = tl.load(x + place)
@@ -41,12 +46,12 @@ def normal(x, parts, gate, scale, shift, PARTS: tl.constexpr, ADAPTIVE: tl.const
 
 
 @triton.jit
-def norm_kernel(x, parts, gate, scale, shift, y, PARTS: tl.constexpr,
-                ADAPTIVE: tl.constexpr, WIDTH: tl.constexpr, EPS: tl.constexpr,
-                OVERLAP: tl.constexpr):
+def norm_kernel(x, parts, gate, scale, shift, steps, step_size, y, PARTS: tl.constexpr,
+                ADAPTIVE: tl.constexpr, TOKENS: tl.constexpr, WIDTH: tl.constexpr,
+                EPS: tl.constexpr, OVERLAP: tl.constexpr):
     """Add the parts to x, and write its norm to y in bf16."""
-    value, result = normal(x, parts, gate, scale, shift, PARTS, ADAPTIVE, WIDTH, EPS,
-                           OVERLAP)
+    value, result = normal(x, parts, gate, scale, shift, steps, step_size, PARTS, ADAPTIVE,
+                           TOKENS, WIDTH, EPS, OVERLAP)
     place = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
     if PARTS > 0:
         tl.store(x + place, value)
@@ -54,35 +59,45 @@ def norm_kernel(x, parts, gate, scale, shift, y, PARTS: tl.constexpr,
 
 
 @triton.jit
-def enter_kernel(actions, weights, bias, mix_bias, x, hidden, ACTIONS: tl.constexpr,
-                 MIX: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+def enter_kernel(actions, weights, bias, mix_bias, first, steps, x, hidden,
+                 ACTIONS: tl.constexpr, FIRST: tl.constexpr, MIX: tl.constexpr,
+                 TOKENS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
                  OVERLAP: tl.constexpr):
     """
     Write x, the actions' tokens; with MIX, write silu of them to hidden, and mix_bias to x.
 
-    The product with hidden is then added to x as a layer's change is.
+    The product with hidden is then added to x as a layer's change is. With FIRST, the first of
+    a request's TOKENS is no action but first [B, WIDTH], to which nothing is added.
     """
     row = tl.program_id(0)
+    request = row // TOKENS
     column, action = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, ACTIONS)
     weight = tl.load(weights + column[:, None] * ACTIONS + action[None, :])
-    start = tl.load(bias + column)
+    start = tl.load(bias + tl.load(steps + request) * WIDTH + column)
     wait_for_kernel_before(OVERLAP)
     value = tl.sum(weight * tl.load(actions + row * ACTIONS + action)[None, :], 1) + start
     place = row * WIDTH + column
+    is_first = FIRST & (row % TOKENS == 0)
     if MIX:
-        tl.store(hidden + place, (value / (1 + tl.exp(-value))).to(tl.bfloat16))
+        mixed = tl.where(is_first, 0.0, value / (1 + tl.exp(-value)))
+        tl.store(hidden + place, mixed.to(tl.bfloat16))
         value = tl.load(mix_bias + column)
+    if FIRST:
+        value = tl.where(is_first, tl.load(first + request * WIDTH + column), value)
     tl.store(x + place, value)
 
 
 @triton.jit
-def leave_kernel(x, parts, gate, scale, shift, weights, bias, actions, duration,
-                 PARTS: tl.constexpr, ADAPTIVE: tl.constexpr, ACTIONS: tl.constexpr,
-                 WIDTH: tl.constexpr, EPS: tl.constexpr, OVERLAP: tl.constexpr):
+def leave_kernel(x, parts, gate, scale, shift, steps, step_size, weights, bias, actions,
+                 duration, PARTS: tl.constexpr, ADAPTIVE: tl.constexpr, ACTIONS: tl.constexpr,
+                 FIRST: tl.constexpr, TOKENS: tl.constexpr, WIDTH: tl.constexpr,
+                 EPS: tl.constexpr, OVERLAP: tl.constexpr):
     """Move the actions by what the last layer's x says, for a duration."""
     column, action = tl.arange(0, WIDTH), tl.arange(0, ACTIONS)
     weight = tl.load(weights + action[:, None] * WIDTH + column[None, :])
-    _, result = normal(x, parts, gate, scale, shift, PARTS, ADAPTIVE, WIDTH, EPS, OVERLAP)
+    _, result = normal(x, parts, gate, scale, shift, steps, step_size, PARTS, ADAPTIVE, TOKENS,
+                       WIDTH, EPS, OVERLAP)
     velocity = tl.sum(weight * result[None, :], 1) + tl.load(bias + action)
     place = actions + tl.program_id(0) * ACTIONS + action
-    tl.store(place, tl.load(place) - duration * velocity)
+    is_action = tl.program_id(0) % TOKENS >= FIRST
+    tl.store(place, tl.load(place) - duration * velocity, is_action)

@@ -2,8 +2,8 @@
 """
 What an action expert is made of, as its kernels read it.
 
-The decoder layers' own weights are read where they are, so nothing is held twice. Needs no
-GPU. Axis letters: N denoising steps, W width, A size of an action.
+The layers' own weights are read where they are, so nothing is held twice. Needs no GPU. Axis
+letters: N denoising steps, W width, A size of an action.
 """
 
 from collections.abc import Sequence
@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn, Tensor
-import torch.nn.functional as F
-
-from robion_ros.models.layers import DecoderLayer
+from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +29,6 @@ class Norms:
     def adaptive(self) -> bool:
         """Whether the norms depend on the step, as pi0.5's do."""
         return self.shift is not None
-
-    @classmethod
-    def plain(cls, layers: Sequence[DecoderLayer], last: nn.RMSNorm) -> 'Norms':
-        """Take the norms of pi0."""
-        norms: list[Any] = [norm for layer in layers
-                            for norm in (layer.input_layernorm,
-                                         layer.post_attention_layernorm)]
-        return cls(torch.stack([norm.weight.float() for norm in (*norms, last)])[None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,28 +48,6 @@ class Ends:
     mix_bias: Tensor | None = None
     """fp32 [W]."""
 
-    @classmethod
-    def mixed(cls, action_in: nn.Linear, mix_actions: Tensor, times: Tensor, mix_out: nn.Linear,
-              action_out: nn.Linear) -> 'Ends':
-        """
-        Take the ends of pi0.
-
-        mix_actions is the part of action_time_mlp_in that the actions go through, [W, W], and
-        times what it makes of each step's time, its bias added, [N, W].
-        """
-        # Nothing stands between the two products of the actions, so they are one.
-        mix = mix_actions.double()
-        bias = F.linear(action_in.bias.double(), mix) + times.double()
-        return cls((mix @ action_in.weight.double()).float(), bias.float(),
-                   action_out.weight.float(), action_out.bias.float(),
-                   mix_out.weight.bfloat16(), mix_out.bias.float())
-
-    @classmethod
-    def straight(cls, action_in: nn.Linear, steps: int, action_out: nn.Linear) -> 'Ends':
-        """Take the ends of pi0.5, whose actions do not meet the time before the norms."""
-        return cls(action_in.weight.float(), action_in.bias.float().repeat(steps, 1),
-                   action_out.weight.float(), action_out.bias.float())
-
 
 @dataclass(frozen=True, eq=False)
 class Expert:
@@ -90,7 +57,8 @@ class Expert:
     Raises ValueError where its kernels cannot take it.
     """
 
-    layers: tuple[DecoderLayer, ...]
+    layers: Sequence[Any]
+    """With self_attn and mlp of layers.py; norms of their own are not looked at."""
     norms: Norms
     ends: Ends
     steps: int
@@ -108,7 +76,8 @@ class Expert:
                 raise ValueError(f"the expert's {name} is {size}, its kernels take powers of two: "
                                  'run its layers without them')
         for layer in self.layers:
-            for name, weight in layer.named_parameters():
+            for name, weight in (*layer.self_attn.named_parameters(),
+                                 *layer.mlp.named_parameters()):
                 if weight.ndim == 2 and weight.dtype != torch.bfloat16:
                     raise ValueError(f"the expert's {name} is {weight.dtype}, its kernels take "
                                      'bfloat16: convert the layers before')

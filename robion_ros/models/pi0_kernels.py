@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The action expert of pi0 and pi0.5 on kernels of its own, where a GPU can run them.
+
+Knows neither prefixes nor observations.
+"""
+
+import logging
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robion_ros.models.kernels.tiles import for_batch
+from robion_ros.models.kernels.weights import Ends, Expert, Norms
+from robion_ros.models.layers import Rotary
+
+logger = logging.getLogger(__name__)
+
+
+class Pi0Kernels:
+    """An expert and the buffers of its calls, which graphs that were captured of them read."""
+
+    def __init__(self, expert: Expert) -> None:
+        # Triton is not everywhere, and compiles for a GPU alone.
+        from robion_ros.models.kernels import denoise
+        self._kernels = denoise
+        self._expert = expert
+        self._spaces: dict[tuple[int, int, int], Any] = {}
+        denoise.check(expert, for_batch(1))
+
+    def denoise(self, noise: Tensor, cache: Tensor, valid: Tensor, turn: Rotary,
+                first: Tensor | None) -> Tensor:
+        """Turn noise into actions; arguments are those of kernels.denoise."""
+        batch, keys, tokens = len(noise), cache.shape[4], noise.shape[1] + (first is not None)
+        size = batch, tokens, keys
+        if size not in self._spaces:
+            # Memory that was taken during a capture would be the graph's.
+            self._spaces[size] = self._kernels.workspace(self._expert, *size)
+        return self._kernels.denoise(self._expert, noise, cache, valid, turn, first,
+                                     self._spaces[size])
+
+
+def open_kernels(model: Any) -> Pi0Kernels | None:
+    """Return the kernels for a Pi0 on a GPU; None, and why in the log, where there are none."""
+    try:
+        return Pi0Kernels(make_expert(model))
+    except (ImportError, ValueError) as error:
+        logger.info('%s: the ADiT stage runs without its kernels, slower: %s',
+                    model.config.architecture, error)
+        return None
+
+
+def make_expert(model: Any) -> Expert:
+    """Describe the action expert of a Pi0; raise ValueError where kernels cannot take it."""
+    net, c = model.network, model.config
+    first, last = model.norms.flatten(1, 2), model.last_norms[:, None]
+    tables = torch.cat((first, last), 1).float()  # [steps, 2 layers + 1, 3, W]
+    scale, shift, gate = (table.contiguous() for table in tables.unbind(2))
+    norms = Norms(1 + scale, shift, gate) if c.adaptive else Norms(1 + scale[:1])
+    mix = {} if c.adaptive else {'mix': net.action_time_mlp_out.weight,
+                                 'mix_bias': net.action_time_mlp_out.bias.float()}
+    ends = Ends(model.mix_actions.float().contiguous(), model.mix_times.float().contiguous(),
+                net.action_out_proj.weight.float(), net.action_out_proj.bias.float(), **mix)
+    return Expert(tuple(net.expert), norms, ends, c.steps)
