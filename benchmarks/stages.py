@@ -23,10 +23,10 @@ from typing import Any
 
 from robion_ros.config import CameraConfig, ModelConfig
 from robion_ros.core import ActionChunk, Outcome
-from robion_ros.engine.batch import Batch
+from robion_ros.engine.batch import Batch, batch_sizes
 from robion_ros.engine.device import Device, open_device
 from robion_ros.engine.pipelines import PIPELINES
-from robion_ros.engine.warm_up import batch_sizes, example
+from robion_ros.engine.warm_up import example
 from robion_ros.models.protocol import Model
 from robion_ros.models.registry import load
 
@@ -60,7 +60,7 @@ def measure(architecture: str, name: str, max_batch: int) -> Iterator[Mapping[st
                          JOINTS, rate=2.0, slo=0.156, capacity=1, seed=1)
     model = load(config, name)
     device = open_device(name)
-    ready = device.prepare({'model': model}, max_batch, beside=True)['model']
+    ready = device.prepare({'model': model}, max_batch, beside=True).models['model']
     for size in reversed(batch_sizes(max_batch)):
         for kind in PIPELINES:
             yield {'pipeline': kind, 'batch': size, **time_pipeline(kind, device, ready, size)}

@@ -21,7 +21,7 @@ Transport = Literal['raw', 'compressed']
 ColorOrder = Literal['bgr', 'rgb']
 Policy = Literal['earliest_slo_first', 'round_robin', 'largest_queue_first']
 EngineKind = Literal['lockstep', 'monolithic']
-LateRule = Literal['serve', 'shed']
+LateRule = Literal['yield', 'serve', 'shed']
 
 NAME = re.compile(r'[A-Za-z](_?[A-Za-z0-9])*')
 ROBOT = re.compile(rf'{NAME.pattern}(/{NAME.pattern})*')
@@ -197,8 +197,9 @@ class ServerConfig:
     """Which model's queue the next lockstep takes from."""
     engine: EngineKind = 'lockstep'
     """lockstep: VLM of one batch beside ADiT of the one before; monolithic: in sequence."""
-    late: LateRule = 'serve'
-    """What becomes of a waiting request whose deadline can no longer be met."""
+    late: LateRule = 'yield'
+    """What becomes of a waiting request whose deadline can no longer be met: it gives way to
+    those that can, is served in its turn, or dropped."""
 
     def __post_init__(self) -> None:
         check_filled('models', self.models)

@@ -51,7 +51,7 @@ FACTORY = FactoryConfig({'pick': MODEL}, {'gpu': SERVER}, {'pick': ('arm_1', 'ar
     (SERVER, {'max_batch': 128}, 'max_batch', 'must be from 1 to 64'),
     (SERVER, {'models': ()}, 'models', 'is empty'),
     (SERVER, {'policy': 'fifo'}, 'policy', 'earliest_slo_first'),
-    (SERVER, {'late': 'drop'}, 'late', 'must be one of serve, shed'),
+    (SERVER, {'late': 'drop'}, 'late', 'must be one of yield, serve, shed'),
     (ManagerConfig(), {'name': 'the manager'}, 'name', "'the_manager' would be"),
     (ManagerConfig(), {'server_timeout': 0.1}, 'server_timeout', 'must be from 0.3'),
     (FACTORY, {'models': {}}, 'models', 'is empty'),

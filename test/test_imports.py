@@ -28,8 +28,8 @@ ALLOWED = {
               'msg', 'srv'},
     'supervisor': {'processes'},
     'launching': {'processes'},
-    'commands': {'config', 'observed', 'factory_file', 'processes', 'demo_summary', 'manager',
-                 'nodes', 'supervisor'},
+    'commands': {'config', 'observed', 'factory_file', 'processes', 'demo_summary', 'models',
+                 'engine', 'manager', 'nodes', 'supervisor'},
     'cli': {'commands'},
 }
 """What each part of robion_ros may import of the others."""

@@ -21,8 +21,8 @@ EXIT_CODES = """\
 exit codes:
   0    done; demo: the figures were good; up: ended by Ctrl-C
   1    there is no plan for the robots; demo: the figures were not good
-  2    wrong arguments or factory file; up: every process refused to run
-  130  demo, plan: ended by Ctrl-C before its time
+  2    wrong arguments or factory file; up: every process refused to run; profile: no GPU
+  130  demo, plan, profile: ended by Ctrl-C before its time
   141  nobody reads the output any more
 """
 MOST_ROBOTS = 10_000
@@ -72,6 +72,14 @@ def make_parser() -> argparse.ArgumentParser:
         'plan', help='print which server would answer which robot; starts nothing')
     add_factory(plan)
     plan.add_argument('--json', type=output, metavar='FILE', help='write the plan there, too')
+
+    profile = commands.add_parser(
+        'profile', help='measure on the GPUs what their servers would measure at the first start')
+    add_factory(profile)
+    profile.add_argument('--server', metavar='NAME', help='this one alone; default: all that have '
+                         'a GPU, which must be on this machine')
+    profile.add_argument('--again', action='store_true',
+                         help='measure anew what was measured before')
     return parser
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from robion_ros.core import Request
+from robion_ros.engine.profile import Load
 from robion_ros.models.protocol import Model, Tensors
 
 
@@ -36,6 +37,11 @@ class Batch:
     started: float
     """Start of the lockstep of the VLM stage, s of time.monotonic()."""
 
+    @property
+    def load(self) -> Load:
+        """What a stage that runs it runs."""
+        return Load(self.model, len(self.tickets))
+
 
 @dataclass(frozen=True, eq=False)
 class InFlight:
@@ -46,6 +52,11 @@ class InFlight:
     """The VLM stage's hand-over, first axis the batch."""
     vlm_time: float
     """s."""
+
+
+def batch_sizes(max_batch: int) -> tuple[int, ...]:
+    """Return the sizes that a batch may have, largest first."""
+    return tuple(1 << power for power in reversed(range(max_batch.bit_length())))
 
 
 def make_ticket(model: Model, request: Request, now: float) -> Ticket:

@@ -8,11 +8,15 @@ knows models by their two stages alone.
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 
+from robion_ros.engine.lockstep_times import Durations
+from robion_ros.engine.profile import Progress, Table
 from robion_ros.models.protocol import Model
 
 T = TypeVar('T')
@@ -42,6 +46,14 @@ class Stage(Protocol):
         """Finish what was launched and free the stage."""
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """Models as they run best on a device, and what is known of their locksteps there."""
+
+    models: Mapping[str, Model]
+    times: Durations = field(default_factory=dict)
+
+
 class Device(Protocol):
     """The processor of an engine."""
 
@@ -50,12 +62,19 @@ class Device(Protocol):
     def stage(self, name: str) -> Stage:
         """Open a stage; work of different stages runs side by side."""
 
-    def prepare(self, models: Mapping[str, Model], max_batch: int,
-                beside: bool) -> Mapping[str, Model]:
+    def prepare(self, models: Mapping[str, Model], max_batch: int, beside: bool) -> Prepared:
         """
         Return models as they run best here, at batch sizes up to max_batch.
 
         beside says whether their stages are to run side by side.
+        """
+
+    def profile(self, models: Mapping[str, Model], max_batch: int, again: bool,
+                report: Progress) -> tuple[Path, Table]:
+        """
+        Find out what prepare needs to know of models side by side, and keep it in a file.
+
+        again: also what is in the file. Raise ValueError where there is nothing to find out.
         """
 
 
@@ -92,10 +111,14 @@ class CpuDevice:
         """Open a stage."""
         return CpuStage(name)
 
-    def prepare(self, models: Mapping[str, Model], max_batch: int,
-                beside: bool) -> Mapping[str, Model]:
-        """Return models as they are."""
-        return models
+    def prepare(self, models: Mapping[str, Model], max_batch: int, beside: bool) -> Prepared:
+        """Return models as they are, and no times."""
+        return Prepared(models)
+
+    def profile(self, models: Mapping[str, Model], max_batch: int, again: bool,
+                report: Progress) -> tuple[Path, Table]:
+        """Raise ValueError."""
+        raise ValueError('a CPU is not divided between the stages: there is nothing to profile')
 
 
 def open_device(name: str) -> Device:

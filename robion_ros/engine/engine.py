@@ -13,13 +13,13 @@ from threading import Condition, Thread
 from time import monotonic
 
 from robion_ros.config import ServerConfig
-from robion_ros.core import ActionChunk, Dropped, DropReason, Outcome, Request
+from robion_ros.core import Dropped, DropReason, Outcome, Request
 from robion_ros.engine.batch import Batch, InFlight, make_ticket, Ticket
 from robion_ros.engine.device import Device
+from robion_ros.engine.lockstep_times import Durations, LockstepTimes, never_late
 from robion_ros.engine.pipelines import describe, Pipeline, PIPELINES
 from robion_ros.engine.policies import POLICIES
 from robion_ros.engine.queues import Queues
-from robion_ros.engine.service_times import ServiceTimes
 from robion_ros.engine.stats import EngineStats
 from robion_ros.engine.warm_up import warm_up
 from robion_ros.models.protocol import Model
@@ -38,10 +38,14 @@ class Engine:
     """
 
     def __init__(self, models: Mapping[str, Model], pipeline: Pipeline, server: ServerConfig,
-                 on_outcome: Callable[[Outcome], None]) -> None:
-        """Take a pipeline of the models over; raise RuntimeError if one cannot run in it."""
+                 on_outcome: Callable[[Outcome], None], times: Durations | None = None) -> None:
+        """
+        Take a pipeline of the models over; raise RuntimeError if one cannot run in it.
+
+        times are what is known of its locksteps before the first.
+        """
         self._models = models
-        self._sheds = server.late == 'shed'
+        self._late = server.late
         self._on_outcome = on_outcome
         self._queues = Queues(models, POLICIES[server.policy], server.max_batch)
         self._pipeline = pipeline
@@ -55,7 +59,9 @@ class Engine:
         """Requests accepted whose outcome has not been called out."""
         self._durations: deque[float] = deque(maxlen=HISTORY)
         self._locksteps = 0
-        self._service_times = ServiceTimes(models)
+        self._times = LockstepTimes(times or {})
+        self._failed = False
+        """Whether a request failed in the lockstep that runs."""
         try:
             warm_up(self._pipeline, models, server.max_batch)
         except Exception:
@@ -144,20 +150,21 @@ class Engine:
             for ticket in shed:
                 self._drop(ticket, DropReason.SHED, 'its deadline could not be met')
             if batch or in_flight:
-                start = monotonic()
-                in_flight = self._pipeline.tick(batch, in_flight, self._answer)
-                self._record(monotonic() - start)
+                start, adit = monotonic(), in_flight
+                in_flight = self._pipeline.tick(batch, adit, self._answer)
+                self._record(batch, adit, start)
             elif not shed:
                 return
 
     def _admit(self, in_flight: InFlight | None) -> tuple[Batch | None, tuple[Ticket, ...]]:
-        """Form a batch and shed what is late; wait while there is nothing at all to do."""
+        """Form a batch, shed what is late if so told; wait while there is nothing at all to do."""
         with self._changed:
             while True:
                 now = monotonic()
-                finish = self._service_times.earliest_finish(now)
-                shed = self._queues.remove_late(finish) if self._sheds else ()
-                batch = self._queues.take(now)
+                finish = never_late if self._late == 'serve' else self._times.foresee(
+                    now, in_flight.batch.load if in_flight else None)
+                shed = self._queues.remove_lost(finish) if self._late == 'shed' else ()
+                batch = self._queues.take(now, finish)
                 if batch or shed or in_flight or self._stopping:
                     return batch, shed
                 self._changed.wait()
@@ -170,17 +177,22 @@ class Engine:
             return f'the robot is not served here with model {request.model}'
         return ''
 
-    def _record(self, seconds: float) -> None:
+    def _record(self, vlm: Batch | None, adit: InFlight | None, start: float) -> None:
+        """Remember how long a lockstep took."""
+        now = monotonic()
         with self._changed:
             self._locksteps += 1
-            self._durations.append(seconds)
+            self._durations.append(now - start)
+            if not self._failed:  # One that failed may have ended early.
+                self._times.learn(vlm.load if vlm else None, adit.batch.load if adit else None,
+                                  now - start, now)
+            self._failed = False
 
     def _answer(self, outcome: Outcome) -> None:
         """Call out the outcome of a request that was accepted."""
         self._on_outcome(outcome)
         with self._changed:
-            if isinstance(outcome, ActionChunk):
-                self._service_times.learn(outcome)
+            self._failed |= isinstance(outcome, Dropped) and outcome.reason is DropReason.FAILED
             self._open -= 1
             self._changed.notify_all()  # drain waits for this
 
@@ -192,4 +204,5 @@ def make_engine(models: Mapping[str, Model], device: Device, server: ServerConfi
                 on_outcome: Callable[[Outcome], None]) -> Engine:
     """Make the engine that a server's part of the factory file describes."""
     ready = device.prepare(models, server.max_batch, server.engine == 'lockstep')
-    return Engine(models, PIPELINES[server.engine](ready, device), server, on_outcome)
+    return Engine(models, PIPELINES[server.engine](ready.models, device), server, on_outcome,
+                  ready.times)

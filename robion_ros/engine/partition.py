@@ -32,7 +32,7 @@ class Partitions:
         from cuda.bindings import driver  # Not installed everywhere, and not needed for no cap.
         self._driver = driver
         torch.zeros(1, device=f'cuda:{index}')  # Makes the primary context.
-        self._index = index
+        self.device = torch.device('cuda', index)
         self._device = self._call(driver.cuDeviceGet, index)
         self._whole = self._call(driver.cuDeviceGetDevResource, self._device,
                                  driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM)
@@ -54,7 +54,7 @@ class Partitions:
             self._contexts.append(context)
             handle = self._call(driver.cuGreenCtxStreamCreate, context,
                                 driver.CUstream_flags.CU_STREAM_NON_BLOCKING, 0)
-            self._streams[cap] = external_stream(int(handle), self._index)
+            self._streams[cap] = external_stream(int(handle), self.device.index)
         return self._streams[cap]
 
     def _split(self, least: int) -> Any:

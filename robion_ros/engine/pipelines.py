@@ -100,7 +100,7 @@ def run_vlm(models: Mapping[str, Model], batch: Batch, beside: Batch | None) -> 
     """Run the VLM stage of a batch, beside the ADiT stage of another if there is one."""
     model = models[batch.model]
     if isinstance(model, Guarded):
-        load = Load(beside.model, len(beside.tickets)) if beside else None
+        load = beside.load if beside else None
         return model.vlm_beside([ticket.inputs for ticket in batch.tickets], load)
     return model.vlm(stack(batch.tickets))
 

@@ -6,9 +6,10 @@ Kept in a file, so that a machine measures what can meet on it once. Knows neith
 models: a load is the shapes of a model, or its name, and a batch size.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import product
 import json
 import logging
 import os
@@ -39,6 +40,8 @@ class Pair(NamedTuple):
 Times = Mapping[int, float]
 """Time of a lockstep by cap, s."""
 Table = Mapping[Pair, Times]
+Progress = Callable[[float, float], None]
+"""Hears the part that is done, 0 to 1, and how long the rest will take, s."""
 
 
 def best(times: Times) -> int:
@@ -46,27 +49,30 @@ def best(times: Times) -> int:
     return min(times, key=lambda cap: times[cap])
 
 
-def measure_all(pairs: Sequence[Pair], caps: Iterable[int],
-                measure: Callable[[Pair, int], float], repeats: int = 5) -> dict[Pair, Times]:
+def measure_all(pairs: Sequence[Pair], caps: Sequence[int],
+                measure: Callable[[Pair, int], float], repeats: int = 5,
+                report: Progress | None = None) -> dict[Pair, Times]:
     """Measure every pair under every cap; each time is the median of repeats."""
-    found: dict[Pair, Times] = {}
+    found: dict[Pair, dict[int, float]] = {pair: {} for pair in pairs}
     start = monotonic()
-    for done, pair in enumerate(pairs):
-        times: dict[int, float] = {}
-        for cap in caps:
-            first = measure(pair, cap)
-            if times and first > HOPELESS * min(times.values()):
-                times[cap] = first
-                continue
-            runs = sorted(measure(pair, cap) for _ in range(repeats))
-            times[cap] = runs[repeats // 2]
-        found[pair] = times
-        left = (monotonic() - start) / (done + 1) * (len(pairs) - done - 1)
+    for tried, (pair, cap) in enumerate(product(pairs, caps), 1):
+        times = found[pair]
+        first = measure(pair, cap)
+        if times and first > HOPELESS * min(times.values()):
+            times[cap] = first
+        else:
+            times[cap] = sorted(measure(pair, cap) for _ in range(repeats))[repeats // 2]
+        part = tried / (len(pairs) * len(caps))
+        left = (monotonic() - start) * (1 / part - 1)
+        if report:
+            report(part, left)
+        if len(times) < len(caps):
+            continue
         logger.info('profile %d/%d, %.0f s left: batch %d of %s beside %d of %s takes %.1f ms '
-                    'under a cap of %d', done + 1, len(pairs), left, pair.vlm.batch,
+                    'under a cap of %d', tried // len(caps), len(pairs), left, pair.vlm.batch,
                     pair.vlm.model.split(':')[0], pair.adit.batch, pair.adit.model.split(':')[0],
                     times[best(times)] * 1e3, best(times))
-    return found
+    return dict(found)
 
 
 @dataclass(frozen=True)
@@ -113,12 +119,14 @@ def default_folder() -> Path:
     return Path(cache) / 'robion_ros' / 'profiles'
 
 
-def code_version(*folders: Path) -> str:
-    """Return what changes with any source file of folders."""
+def code_version(*sources: Path) -> str:
+    """Return what changes with any of the sources: files, or all files of folders."""
     digest = blake2b(digest_size=8)
-    for folder in folders:
-        for path in sorted(folder.glob('*.py')):
-            digest.update(path.name.encode() + path.read_bytes())
+    for source in sources:
+        for path in sorted(source.rglob('*')) if source.is_dir() else [source]:
+            if path.is_file() and path.suffix != '.pyc':
+                name = path.relative_to(source.parent).as_posix()
+                digest.update(name.encode() + b'\0' + path.read_bytes())
     return digest.hexdigest()
 
 

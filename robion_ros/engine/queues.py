@@ -5,11 +5,13 @@ One FIFO of tickets for each model, at most one ticket for each robot in it.
 Knows neither threads (the engine holds the lock) nor stages.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from robion_ros.engine.batch import Batch, Ticket
+from robion_ros.engine.batch import Batch, batch_sizes, Ticket
+from robion_ros.engine.lockstep_times import Finish, never_late
 from robion_ros.engine.policies import Policy, Waiting
+from robion_ros.engine.profile import Load
 
 
 class Place(NamedTuple):
@@ -59,30 +61,46 @@ class Queues:
             queue.clear()
         return found
 
-    def remove_late(self, earliest_finish: Mapping[str, float]) -> tuple[Ticket, ...]:
-        """Take out the tickets whose deadline is before their model's earliest finish."""
-        late = [place.ticket for model, queue in self._queues.items() for place in queue.values()
-                if place.ticket.request.deadline < earliest_finish[model]]
-        for ticket in late:
+    def remove_lost(self, finish: Finish) -> tuple[Ticket, ...]:
+        """Take out the tickets that can no longer meet their deadlines."""
+        lost = [place.ticket for model, queue in self._queues.items() for place in queue.values()
+                if not can_meet(place, finish(Load(model, 1)))]
+        for ticket in lost:
             del self._queues[ticket.request.model][ticket.request.robot]
-        return tuple(late)
+        return tuple(lost)
 
-    def take(self, now: float) -> Batch | None:
+    def take(self, now: float, finish: Finish = never_late) -> Batch | None:
         """
-        Form the next batch: the policy picks the model, the head of its queue goes.
+        Form the next batch: the policy picks the model, the head of its line goes.
 
-        The size is the largest power of two that is waiting, up to max_batch: the VLM stage is
-        compute-bound, so rows that pad a batch would cost as much as requests.
+        In line are the tickets that can still meet their deadlines, going by when a batch would
+        finish. The others, of all models, go when none of those is left, as if nothing were
+        known of finishing.
+
+        The size is the largest power of two, up to max_batch, of tickets that can meet their
+        deadlines in such a batch: the VLM stage is compute-bound, so rows that pad a batch would
+        cost as much as requests.
         """
-        waiting = [
-            Waiting(model, len(queue), next(iter(queue.values())).deadline, self._served[model])
-            for model, queue in self._queues.items() if queue]
+        lines = {model: [place for place in queue.values()
+                         if can_meet(place, finish(Load(model, 1)))]
+                 for model, queue in self._queues.items()}
+        waiting = [Waiting(model, len(line), line[0].deadline, self._served[model])
+                   for model, line in lines.items() if line]
         if not waiting:
-            return None
-        chosen = self._policy(waiting)
-        queue = self._queues[chosen.model]
-        size = min(self._max_batch, 1 << (len(queue).bit_length() - 1))
-        robots = list(queue)[:size]
-        self._served[chosen.model] = self._taken
+            return self.take(now) if len(self) else None
+        model = self._policy(waiting).model
+        for size in batch_sizes(self._max_batch):
+            end = finish(Load(model, size))
+            taken = [place.ticket for place in lines[model] if can_meet(place, end)][:size]
+            if len(taken) == size:
+                break
+        for ticket in taken:
+            del self._queues[model][ticket.request.robot]
+        self._served[model] = self._taken
         self._taken += 1
-        return Batch(chosen.model, tuple(queue.pop(robot).ticket for robot in robots), now)
+        return Batch(model, tuple(taken), now)
+
+
+def can_meet(place: Place, finish: float) -> bool:
+    """Return whether a chunk at that time would be in time: for the newest ticket, which goes."""
+    return place.ticket.request.deadline >= finish

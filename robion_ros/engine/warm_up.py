@@ -10,14 +10,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from robion_ros.core import Dropped, Observation, Outcome, Request
-from robion_ros.engine.batch import Batch, make_ticket, Ticket
+from robion_ros.engine.batch import Batch, batch_sizes, make_ticket, Ticket
 from robion_ros.engine.pipelines import describe, Pipeline
 from robion_ros.models.protocol import Model
-
-
-def batch_sizes(max_batch: int) -> tuple[int, ...]:
-    """Return the sizes that a batch may have, largest first."""
-    return tuple(1 << power for power in reversed(range(max_batch.bit_length())))
 
 
 def example(name: str, model: Model) -> Ticket:

@@ -4,7 +4,13 @@
 import pytest
 import torch
 
-from robion_ros.engine.batch import make_ticket, stack
+from robion_ros.engine.batch import batch_sizes, make_ticket, stack
+
+
+@pytest.mark.parametrize(('max_batch', 'sizes'), [
+    (1, (1,)), (2, (2, 1)), (8, (8, 4, 2, 1))])
+def test_sizes_are_the_powers_of_two_largest_first(max_batch: int, sizes) -> None:
+    assert batch_sizes(max_batch) == sizes
 
 
 def test_ticket_holds_the_preprocessed_request(kit) -> None:

@@ -71,7 +71,7 @@ def device(tmp_path_factory):
 def served(request, device):
     """Return a model on the GPU, and the same in graphs."""
     model = registry.load(config(request.param), 'cuda:0')
-    return model, device.prepare({'m': model}, 2, True)['m']
+    return model, device.prepare({'m': model}, 2, True).models['m']
 
 
 @pytest.fixture(scope='module')
@@ -167,11 +167,11 @@ def test_every_cap_gives_equal_numbers(served, device) -> None:
 
 
 def test_profile_is_kept_and_used_again(served, device, monkeypatch) -> None:
-    from robion_ros.engine import cuda
+    from robion_ros.engine import cuda, profiler
     model, graphed = served
     if not graphed.vlm_graphs.keys() - {(1, 0), (2, 0)} and cuda.open_partitions(0) is None:
         pytest.skip('the driver has no green contexts')
-    rows = [row for path in device._profiles.glob('*.json')
+    rows = [row for path in device.profile_file.folder.glob('*.json')
             for row in json.loads(path.read_text())['rows']
             if row['vlm'][0].startswith(f'{model.spec.architecture}:')]
     assert [(row['vlm'][1], row['adit'][1]) for row in rows] == [(2, 2), (2, 1), (1, 2), (1, 1)]
@@ -179,8 +179,8 @@ def test_profile_is_kept_and_used_again(served, device, monkeypatch) -> None:
 
     def refuse(*args):
         raise AssertionError('measured again')
-    monkeypatch.setattr(cuda, 'measure_all', refuse)
-    again = device.prepare({'a': model, 'b': model}, 2, True)
+    monkeypatch.setattr(profiler, 'measure_all', refuse)
+    again = device.prepare({'a': model, 'b': model}, 2, True).models
     assert set(again['a'].vlm_graphs) == set(graphed.vlm_graphs)
 
 
@@ -192,7 +192,7 @@ def test_without_partitions_all_works_and_one_warning_says_so(device, monkeypatc
     model = registry.load(config('tiny'), 'cuda:0')
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            graphed = device.prepare({'m': model}, 2, True)['m']
+            graphed = device.prepare({'m': model}, 2, True).models['m']
             found = run(Lockstep({'m': graphed}, device), [batch_of(graphed, 1, 2)])
     open_partitions.cache_clear()
     assert sorted(found) == [1, 2]
@@ -237,7 +237,7 @@ def test_engine_answers_from_a_gpu(start, kind: str, tmp_path, monkeypatch) -> N
 def test_failed_stage_drops_its_batch_only(device) -> None:
     """A batch of a size that was not captured fails; the next one does not."""
     model = registry.load(config('tiny'), 'cuda:0')
-    graphed = device.prepare({'m': model}, 1, False)['m']
+    graphed = device.prepare({'m': model}, 1, False).models['m']
     outcomes = []
     pipeline = Lockstep({'m': graphed}, device)
     assert pipeline.tick(batch_of(graphed, 1, 2), None, outcomes.append) is None

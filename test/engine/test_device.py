@@ -7,7 +7,7 @@ from threading import Barrier, Event, get_ident
 import pytest
 import torch
 
-from robion_ros.engine.device import CpuStage, open_device
+from robion_ros.engine.device import CpuStage, open_device, Prepared
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_close_finishes_what_was_launched_and_ends_the_thread() -> None:
 
 def test_cpu_runs_models_as_they_are(kit) -> None:
     models = {'m': kit.Fake()}
-    assert open_device('cpu').prepare(models, 4, True) == models
+    assert open_device('cpu').prepare(models, 4, True) == Prepared(models)
 
 
 @pytest.mark.parametrize('name', ['cuda', 'cuda:0', 'cuda:99'])

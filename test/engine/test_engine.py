@@ -223,7 +223,8 @@ def test_cancel_withdraws_what_has_not_started(kit, start) -> None:
     assert outcomes.ends()[1:] == [(1, None), (3, None)]
 
 
-@pytest.mark.parametrize(('late', 'end'), [('serve', None), ('shed', DropReason.SHED)])
+@pytest.mark.parametrize(('late', 'end'), [
+    ('yield', None), ('serve', None), ('shed', DropReason.SHED)])
 def test_late_request_is_served_or_shed(kit, start, late: str, end) -> None:
     script = kit.Script('vlm')
     engine, outcomes = start({'m': kit.Fake(script)}, FLEET, late=late)
@@ -236,6 +237,24 @@ def test_late_request_is_served_or_shed(kit, start, late: str, end) -> None:
     assert sorted(outcomes.ends()) == [(1, None), (2, end), (3, None)]
     if end is None:
         assert not outcomes.of(2).deadline_met and outcomes.of(3).deadline_met
+
+
+@pytest.mark.parametrize(('late', 'order'), [
+    ('yield', [(1,), (3,), (4,), (2,)]), ('serve', [(1,), (2,), (3,), (4,)])])
+def test_late_request_gives_way_to_those_that_can_be_met(kit, start, late: str, order) -> None:
+    script = kit.Script('vlm')
+    models = {'m': kit.Fake(script), 'n': kit.Fake(script)}
+    engine, outcomes = start(models, {'a': 'm', 'b': 'm', 'c': 'm', 'd': 'n'}, late=late,
+                             max_batch=1)
+    engine.submit(kit.request(1, 'a'))
+    script.wait('vlm', 1)
+    engine.submit(kit.request(2, 'b', deadline=monotonic()))
+    engine.submit(kit.request(3, 'c', deadline=monotonic() + 1000))
+    engine.submit(kit.request(4, 'd', 'n', deadline=monotonic() + 2000))
+    script.free()
+    outcomes.wait(4)
+    assert script.batches() == order
+    assert not outcomes.of(2).deadline_met
 
 
 def test_request_whose_time_is_too_short_is_shed(kit, start) -> None:

@@ -99,6 +99,7 @@ def check(kit, outcomes, submitted: list[Request]) -> None:
 
 SETTINGS = [('lockstep', 'serve', 'earliest_slo_first', 2),
             ('lockstep', 'shed', 'round_robin', 4),
+            ('lockstep', 'yield', 'earliest_slo_first', 4),
             ('monolithic', 'shed', 'largest_queue_first', 8)]
 
 

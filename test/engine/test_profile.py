@@ -66,6 +66,13 @@ def test_progress_says_what_is_left(caplog) -> None:
     assert 'batch 2 of pi0 beside 1 of pi0 takes 20.0 ms under a cap of 128' in caplog.messages[2]
 
 
+def test_report_hears_of_every_cap() -> None:
+    heard = []
+    measure_all(PAIRS, CAPS, lockstep, report=lambda part, left: heard.append((part, left)))
+    assert [part for part, _ in heard] == [tried / 16 for tried in range(1, 17)]
+    assert all(left >= 0 for _, left in heard) and heard[-1][1] == 0
+
+
 def test_a_file_gives_back_what_was_added(file) -> None:
     assert file.read() == {}
     first, second = (measure_all(part, CAPS, lockstep) for part in (PAIRS[:3], PAIRS[3:]))
@@ -123,3 +130,19 @@ def test_code_version_changes_with_the_sources_alone(tmp_path) -> None:
     source.write_text('x = 1\n')
     source.rename(tmp_path / 'b.py')
     assert code_version(tmp_path) != before
+
+
+def test_code_version_knows_folders_in_folders_and_single_files(tmp_path) -> None:
+    kernels = tmp_path / 'models' / 'kernels'
+    kernels.mkdir(parents=True)
+    (kernels / 'matmul.py').write_text('x = 1\n')
+    (tmp_path / 'graphs.py').write_text('x = 1\n')
+    sources = tmp_path / 'models', tmp_path / 'graphs.py'
+    seen = {code_version(*sources)}
+    (tmp_path / 'other.py').write_text('x = 1\n')
+    assert code_version(*sources) in seen
+    (kernels / 'matmul.py').write_text('x = 2\n')
+    seen.add(code_version(*sources))
+    (tmp_path / 'graphs.py').write_text('x = 2\n')
+    seen.add(code_version(*sources))
+    assert len(seen) == 3

@@ -139,13 +139,100 @@ def test_round_robin_remembers_who_was_served(ticket, served: str, waiting: str,
     assert ''.join(model for model, _ in taken(queues)) == order
 
 
-def test_remove_late_looks_at_every_ticket_and_its_model(ticket) -> None:
+def ends(**ends: float):
+    """Return when batches would end, by model and size, at: m1=5.0, m2=6.0; others never late."""
+    return lambda load: ends.get(f'{load.model}{load.batch}', -inf)
+
+
+def test_lost_tickets_are_removed_by_their_own_deadlines_and_model(ticket) -> None:
     queues = filled([ticket(1, 'a', 'm', 5.0), ticket(2, 'b', 'm', 1.0), ticket(3, 'c', 'm', 2.0),
                      ticket(4, 'd', 'n', 1.0), ticket(5, 'e', 'n', 0.5)])
-    late = queues.remove_late({'m': 2.0, 'n': 0.75, 'o': 9.0})
-    assert sorted(numbers(late)) == [2, 5]
-    assert queues.remove_late({'m': 2.0, 'n': 0.75, 'o': 9.0}) == ()
+    finish = ends(m1=2.0, n1=0.75, o1=9.0)
+    assert sorted(numbers(queues.remove_lost(finish))) == [2, 5]
+    assert queues.remove_lost(finish) == ()
     assert taken(queues) == [('n', [4]), ('m', [1]), ('m', [3])]
+
+
+def test_lost_ticket_gives_way_to_all_that_can_be_met_and_goes_then(ticket) -> None:
+    queues = filled([ticket(1, 'a', 'm', 1.0), ticket(2, 'b', 'm', 7.0), ticket(3, 'c', 'n', 8.0),
+                     ticket(4, 'd', 'n', 2.0), ticket(5, 'e', 'm', 9.0)], max_batch=2)
+    finish = ends(m1=5.0, m2=6.0, n1=5.0, n2=6.0)
+    batches = []
+    while batch := queues.take(4.0, finish):
+        batches.append((batch.model, numbers(batch.tickets)))
+    assert batches == [('m', [2, 5]), ('n', [3]), ('m', [1]), ('n', [4])]
+
+
+def test_newer_ticket_can_be_met_where_the_older_could_not_and_goes_first(ticket) -> None:
+    """The place ranks by the deadline that was missed, the ticket is judged by its own."""
+    queues = filled([ticket(1, 'a', 'm', 1.0), ticket(2, 'b', 'n', 6.0)])
+    finish = ends(m1=5.0, n1=5.0)
+    queues.put(ticket(3, 'a', 'm', 9.0))
+    assert numbers(queues.take(4.0, finish).tickets) == [3]
+    assert numbers(queues.take(4.0, finish).tickets) == [2]
+
+
+@pytest.mark.parametrize(('deadlines', 'expected'), [
+    ((6.0, 9.0), [0, 1]), ((5.5, 9.0), [0]), ((5.5, 9.0, 9.0), [1, 2]), ((5.5, 5.6), [0]),
+    ((5.5, 9.0, 5.6, 9.0), [1, 3]), ((4.0, 4.0, 5.5), [2]), ((4.0, 4.0), [0, 1]),
+], ids=['both', 'head alone', 'head passed over', 'none in a pair', 'two of four',
+        'lost do not ride', 'all lost'])
+def test_batch_is_the_largest_whose_tickets_can_be_met_in_it(ticket, deadlines, expected) -> None:
+    queues = filled([ticket(index, f'r{index}', 'm', deadline)
+                     for index, deadline in enumerate(deadlines)], max_batch=2)
+    assert numbers(queues.take(4.0, ends(m1=5.0, m2=6.0)).tickets) == expected
+
+
+@pytest.mark.parametrize(('policy', 'expected'), [
+    ('earliest_slo_first', 'o m m n n n'), ('round_robin', 'm o m n n n'),
+    ('largest_queue_first', 'm o m n n n')])
+def test_policies_see_what_can_be_met_first(ticket, policy: str, expected: str) -> None:
+    lines = {'m': (8.0, 9.0), 'n': (1.0, 1.5, 2.0), 'o': (7.0,)}
+    queues = filled([ticket(index, f'{model}{index}', model, deadline)
+                     for model, deadlines in lines.items()
+                     for index, deadline in enumerate(deadlines)], policy)
+    finish = ends(m1=5.0, n1=5.0, o1=5.0)
+    batches = []
+    while batch := queues.take(4.0, finish):
+        batches.append(batch.model)
+    assert ' '.join(batches) == expected
+
+
+TIMES = {'m': {1: 2.0, 2: 3.0, 4: 5.0}, 'n': {1: 1.0, 2: 1.5, 4: 2.0}}
+
+
+@given(st.lists(st.tuples(st.sampled_from('abcdefgh'), st.sampled_from('mn'), st.floats(-5, 20)),
+                max_size=30),
+       st.sampled_from([1, 2, 4]), st.sampled_from(sorted(POLICIES)))
+def test_no_lost_ticket_delays_one_that_can_be_met(ticket, puts, max_batch: int,
+                                                   policy: str) -> None:
+    """Taken one after the other, with locksteps as long as expected, and all accounted for."""
+    queues = Queues('mn', POLICIES[policy], max_batch)
+    waiting = {}
+    for number, (robot, model, deadline) in enumerate(puts):
+        replaced = queues.put(ticket(number, robot, model, deadline))
+        if replaced:
+            del waiting[replaced.request.number]
+        waiting[number] = model, deadline
+    now = 0.0
+    while waiting:
+        def finish(load, now=now) -> float:
+            return now + TIMES[load.model][load.batch]
+        met = {number for number, (model, deadline) in waiting.items()
+               if deadline >= now + TIMES[model][1]}
+        batch = queues.take(now, finish)
+        went = set(numbers(batch.tickets))
+        assert went <= waiting.keys() and all(waiting[each][0] == batch.model for each in went)
+        if met:
+            end = finish(batch.load)
+            assert all(waiting[each][1] >= end for each in went)
+        else:
+            same = [each for each, (model, _) in waiting.items() if model == batch.model]
+            assert len(went) == min(max_batch, 1 << (len(same).bit_length() - 1))
+        now += TIMES[batch.model][len(went)] / 2
+        for each in went:
+            del waiting[each]
+    assert queues.take(now) is None and len(queues) == 0
 
 
 @given(st.lists(st.tuples(st.sampled_from(['put', 'put', 'put', 'take', 'remove', 'late']),
@@ -169,8 +256,8 @@ def test_every_ticket_leaves_once_and_in_order(ticket, steps, max_batch: int,
             line = [entry for entry in line if entry not in gone]
         elif action == 'late':
             gone = [entry for entry in line if entry[3] < when + (entry[0] == 'n')]
-            late = queues.remove_late({'m': when, 'n': when + 1})
-            assert sorted(numbers(late)) == sorted(entry[2] for entry in gone)
+            lost = queues.remove_lost(ends(m1=when, n1=when + 1))
+            assert sorted(numbers(lost)) == sorted(entry[2] for entry in gone)
             line = [entry for entry in line if entry not in gone]
         elif batch := queues.take(0.0):
             head = [entry for entry in line if entry[0] == batch.model][:len(batch.tickets)]

@@ -3,13 +3,7 @@
 
 import pytest
 
-from robion_ros.engine.warm_up import batch_sizes, example
-
-
-@pytest.mark.parametrize(('max_batch', 'sizes'), [
-    (1, (1,)), (2, (2, 1)), (8, (8, 4, 2, 1))])
-def test_sizes_are_the_powers_of_two_largest_first(max_batch: int, sizes) -> None:
-    assert batch_sizes(max_batch) == sizes
+from robion_ros.engine.warm_up import example
 
 
 def test_example_fits_the_model_and_shows_more_than_black(tiny) -> None:

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+How long locksteps take: as a profile has it or as they were seen, times how slow the machine is.
+
+From it follows when a batch that starts now would be finished. Knows neither queues nor threads
+(the engine holds the lock).
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from math import inf
+
+from robion_ros.engine.profile import Load
+
+Durations = Mapping[tuple[Load, Load | None], float]
+"""Time of a lockstep by what its VLM stage and, if any, its ADiT stage run, s."""
+
+Finish = Callable[[Load], float]
+"""When a batch that starts now would have its chunks, s of time.monotonic()."""
+
+FRESH = 1.0
+"""How long the times of a model hold without a lockstep of it that confirms them, s."""
+RECENT, BURST = 50, 5
+"""Locksteps that say how slow the machine is, and how many slow ones among them say nothing."""
+
+
+class LockstepTimes:
+    """The least that each lockstep is known to take, and how slow the machine is now."""
+
+    def __init__(self, stored: Durations) -> None:
+        """Begin with the times of a profile."""
+        self._least = dict(stored)
+        self._slowness = deque([1.0], RECENT)
+        """How many times the least the last locksteps took."""
+        self._confirmed: dict[str, float] = {}
+
+    def learn(self, vlm: Load | None, adit: Load | None, seconds: float, now: float) -> None:
+        """Let a lockstep that ended well, now, correct the times."""
+        if vlm:
+            least = min(seconds, self._least.get((vlm, adit), seconds))
+            self._least[vlm, adit] = least
+            self._slowness.append(seconds / least)
+        self._confirmed.update({load.model: now for load in (vlm, adit) if load})
+
+    def foresee(self, now: float, beside: Load | None) -> Finish:
+        """
+        Return when batches that start now, beside an ADiT stage if there is one, would end.
+
+        The second lockstep of a batch is taken to be one of two batches like it, and its chunks
+        to be there no sooner than that ends. Both are a little long, and must be: under
+        overload the next request to be served can always only just be met.
+
+        Times of a model that no lockstep confirms count for nothing: or one slow spell, or a
+        wrong profile, would have all its requests given up, and with them the locksteps that
+        could correct it, for ever.
+        """
+        slowness = sorted(self._slowness)[-1 - BURST:][0]
+
+        def finish(load: Load) -> float:
+            if now - self._confirmed.get(load.model, -inf) >= FRESH:
+                return now
+            return now + slowness * (self._least.get((load, beside), 0.0)
+                                     + self._least.get((load, load), 0.0))
+        return finish
+
+
+def never_late(load: Load) -> float:
+    """Expect every batch to be in time."""
+    return -inf

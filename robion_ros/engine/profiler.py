@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Finds out on a GPU how long every two batches take side by side under every cap.
+
+What was measured once on a machine is read from its file. Knows neither queues nor which batches
+will meet.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+import logging
+from pathlib import Path
+from time import monotonic
+
+import torch
+
+from robion_ros import models as models_package
+from robion_ros.engine import graphed, graphs, partition
+from robion_ros.engine.cuda_calls import new_event, new_stream
+from robion_ros.engine.graphed import GraphedModel, WHOLE
+from robion_ros.engine.partition import Partitions
+from robion_ros.engine.profile import (
+    code_version,
+    Load,
+    measure_all,
+    Pair,
+    ProfileFile,
+    Progress,
+    Table,
+    Times,
+)
+
+logger = logging.getLogger(__name__)
+
+PRIORITIES = {'vlm': 0, 'adit': -1}
+"""Of the stages' streams, the lower the sooner: where kernels of both wait for a multiprocessor,
+those of the ADiT stage, small and one after the other, must not queue behind the VLM's."""
+
+CODE = (Path(models_package.__file__).parent,
+        *(Path(str(module.__file__)) for module in (graphed, graphs, partition)), Path(__file__))
+"""What a change of which may change times: all of the models, and what runs them here."""
+
+
+def profile_file(folder: Path, device: torch.device) -> ProfileFile:
+    """Return the file of a GPU, its driver and the programs that run on it."""
+    driver = Path('/proc/driver/nvidia/version')
+    return ProfileFile(folder, {
+        'gpu': torch.cuda.get_device_name(device),
+        'driver': driver.read_text().splitlines()[0] if driver.exists() else 'unknown',
+        'torch': str(torch.__version__), 'cuda': str(torch.version.cuda),
+        'code': code_version(*CODE)})
+
+
+def profile(models: Mapping[str, GraphedModel], sizes: Sequence[int], partitions: Partitions,
+            file: ProfileFile, again: bool = False, report: Progress | None = None) -> Table:
+    """
+    Return the times of all pairs of batches of models, by their names.
+
+    What the file lacks is measured and added to it, again: all of it. Graphs that this takes
+    are dropped.
+    """
+    by_shapes = {model.shapes: model for model in models.values()}
+    loads = [Load(shapes, size) for shapes in by_shapes for size in sizes]
+    table = {} if again else file.read()
+    missing = [pair for vlm in loads for adit in loads if (pair := Pair(vlm, adit)) not in table]
+    if missing:
+        start = monotonic()
+        measured = measure(by_shapes, missing, partitions, report)
+        file.add(measured)
+        table |= measured
+        logger.info('%d pairs profiled in %.1f s, kept in %s', len(missing), monotonic() - start,
+                    file.path)
+    return {Pair(Load(name, size), Load(other, adit)):
+            table[Pair(Load(model.shapes, size), Load(beside.shapes, adit))]
+            for name, model in models.items() for size in sizes
+            for other, beside in models.items() for adit in sizes}
+
+
+def measure(by_shapes: Mapping[str, GraphedModel], pairs: Sequence[Pair], partitions: Partitions,
+            report: Progress | None) -> dict[Pair, Times]:
+    """Run pairs side by side under every cap."""
+    stages = (new_stream(partitions.device, PRIORITIES['vlm']),
+              new_stream(partitions.device, PRIORITIES['adit']))
+
+    def run(pair: Pair, cap: int) -> float:
+        (shapes, size), adit = pair.vlm, pair.adit
+        model = by_shapes[shapes]
+        if (size, cap) not in model.vlm_graphs:
+            model.capture(size, cap, partitions, torch.cuda.graph_pool_handle())
+        return run_beside(model.vlm_graphs[size, cap].replay,
+                          by_shapes[adit.model].adit_graphs[adit.batch].replay, stages)
+    measured = measure_all(pairs, (WHOLE, *reversed(partitions.caps)), run, report=report)
+    for model in by_shapes.values():
+        model.keep({})
+    torch.cuda.empty_cache()
+    return measured
+
+
+def run_beside(vlm: Callable[[], None], adit: Callable[[], None],
+               stages: tuple[torch.cuda.Stream, torch.cuda.Stream]) -> float:
+    """Enqueue two stages side by side, as a lockstep does; return how long both took, s."""
+    start, vlm_end, adit_end = new_event(), new_event(), new_event()
+    torch.cuda.synchronize(stages[0].device)
+    start.record(stages[0])
+    stages[1].wait_event(start)
+    for stage, run, end in zip(stages, (vlm, adit), (vlm_end, adit_end), strict=True):
+        with torch.cuda.stream(stage):
+            run()
+            end.record(stage)
+    torch.cuda.synchronize(stages[0].device)
+    return max(start.elapsed_time(vlm_end), start.elapsed_time(adit_end)) / 1e3
