@@ -5,11 +5,13 @@ What travels through the engine: a ticket waits, a batch runs, a hand-over cross
 Knows neither queues nor stages.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from robion_ros.core import Request
+from robion_ros.engine.packing import Block, Packs
 from robion_ros.engine.profile import Load
 from robion_ros.models.protocol import Model, Tensors
 
@@ -25,6 +27,8 @@ class Ticket:
     """[T, A'], from the request's seed alone."""
     submitted: float
     """s of time.monotonic()."""
+    block: Block | None = None
+    """Inputs and noise once more, for a model that takes them packed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +54,12 @@ class InFlight:
     batch: Batch
     context: Tensors
     """The VLM stage's hand-over, first axis the batch."""
+    noise: torch.Tensor
+    """[B, T, A']."""
     vlm_time: float
     """s."""
+    rest: Callable[[], None] = lambda: None
+    """Answers what the last tick left unanswered."""
 
 
 def batch_sizes(max_batch: int) -> tuple[int, ...]:
@@ -61,8 +69,9 @@ def batch_sizes(max_batch: int) -> tuple[int, ...]:
 
 def make_ticket(model: Model, request: Request, now: float) -> Ticket:
     """Preprocess a request; raise ValueError if the model refuses the observation."""
-    return Ticket(request, model.preprocess(request.observation), model.noise([request.seed])[0],
-                  now)
+    inputs, noise = model.preprocess(request.observation), model.noise([request.seed])[0]
+    block = model.pack(inputs, noise) if isinstance(model, Packs) else None
+    return Ticket(request, inputs, noise, now, block)
 
 
 def stack(tickets: tuple[Ticket, ...]) -> Tensors:

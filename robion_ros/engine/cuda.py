@@ -7,6 +7,7 @@ thread is free and the GPU does not wait for it. Knows neither queues nor the or
 """
 
 from collections.abc import Callable, Mapping
+from itertools import cycle
 import logging
 from pathlib import Path
 from time import monotonic
@@ -15,7 +16,7 @@ from typing import Generic, TypeVar
 import torch
 
 from robion_ros.engine.batch import batch_sizes
-from robion_ros.engine.cuda_calls import new_event, new_stream
+from robion_ros.engine.cuda_calls import has_passed, new_event, new_stream
 from robion_ros.engine.device import Prepared, Timed
 from robion_ros.engine.graphed import GraphedModel, WHOLE
 from robion_ros.engine.partition import open_partitions, Partitions
@@ -28,12 +29,20 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar('T')
 
+LAUNCHED = 4
+"""Results of a stage that may be under way: a lockstep has one."""
+
+
+Events = tuple[torch.cuda.Event, torch.cuda.Event]
+"""Of a start and an end."""
+
 
 class CudaPending(Generic[T]):
     """A result that is there when its event is."""
 
-    def __init__(self, run: Callable[[], T], stream: torch.cuda.Stream) -> None:
-        self._start, self._end = new_event(), new_event()
+    def __init__(self, run: Callable[[], T], stream: torch.cuda.Stream,
+                 events: Events) -> None:
+        self._start, self._end = events
         self._error: Exception | None = None
         with torch.cuda.stream(stream), torch.inference_mode():
             self._start.record(stream)
@@ -42,6 +51,10 @@ class CudaPending(Generic[T]):
             except Exception as error:  # It is the result's, as on every device.
                 self._error = error
             self._end.record(stream)
+
+    def done(self) -> bool:
+        """Return whether the result is there."""
+        return has_passed(self._end)
 
     def result(self) -> Timed[T]:
         """Wait for the result; raise what the function raised."""
@@ -56,10 +69,15 @@ class CudaStage:
 
     def __init__(self, device: torch.device, priority: int) -> None:
         self._stream = new_stream(device, priority)
+        self._events = cycle([(new_event(), new_event()) for _ in range(LAUNCHED)])
 
     def launch(self, run: Callable[[], T]) -> CudaPending[T]:
-        """Enqueue run after what was launched before it, and return at once."""
-        return CudaPending(run, self._stream)
+        """
+        Enqueue run after what was launched before it, and return at once.
+
+        Of the last LAUNCHED results each may be waited for, in any order.
+        """
+        return CudaPending(run, self._stream, next(self._events))
 
     def close(self) -> None:
         """Finish what was launched."""

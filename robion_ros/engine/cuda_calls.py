@@ -23,3 +23,8 @@ def new_event() -> torch.cuda.Event:
     locksteps. Only an engine with work waits.
     """
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+
+def has_passed(event: torch.cuda.Event) -> bool:
+    """Return whether an event is past, without waiting."""
+    return bool(event.query())  # type: ignore[no-untyped-call]

@@ -32,6 +32,9 @@ class Timed(NamedTuple, Generic[T]):
 class Pending(Protocol[T]):
     """A result that is under way."""
 
+    def done(self) -> bool:
+        """Return whether the result is there."""
+
     def result(self) -> Timed[T]:
         """Wait for the result; raise what the function raised."""
 

@@ -204,5 +204,5 @@ def make_engine(models: Mapping[str, Model], device: Device, server: ServerConfi
                 on_outcome: Callable[[Outcome], None]) -> Engine:
     """Make the engine that a server's part of the factory file describes."""
     ready = device.prepare(models, server.max_batch, server.engine == 'lockstep')
-    return Engine(models, PIPELINES[server.engine](ready.models, device), server, on_outcome,
+    return Engine(ready.models, PIPELINES[server.engine](ready.models, device), server, on_outcome,
                   ready.times)

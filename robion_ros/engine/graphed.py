@@ -2,8 +2,8 @@
 """
 A model whose stages are CUDA graphs: one for each batch size, and of the VLM for each cap.
 
-To a pipeline it is a model like any other, which also tells the VLM stage that leaves room for
-what runs beside it. Knows neither queues nor how caps are chosen.
+To a pipeline it is a model like any other, which also packs requests ahead of time, and tells the
+VLM stage that leaves room for what runs beside it. Knows neither queues nor how caps are chosen.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +11,10 @@ from functools import partial
 
 import torch
 
-from robion_ros.engine.batch import stack, Ticket
+from robion_ros.engine.batch import Ticket
 from robion_ros.engine.cuda_calls import new_stream
-from robion_ros.engine.graphs import Buffers, Graph, Pool, warm_up
+from robion_ros.engine.graphs import Graph, Pool, warm_up
+from robion_ros.engine.packing import Block, Blocks, lay_out
 from robion_ros.engine.partition import Partitions, products_for
 from robion_ros.engine.profile import Load
 from robion_ros.models.protocol import Model, Tensors
@@ -23,6 +24,9 @@ WHOLE = 0
 
 NOISE, ACTIONS = 'noise', 'actions'
 """Names of the ADiT stage's own tensors beside those of the context."""
+
+BLOCKS = 128
+"""Requests of a model that may wait in pinned memory."""
 
 
 class GraphedModel:
@@ -37,26 +41,35 @@ class GraphedModel:
         # products keeps one workspace for each, and two products in one can hang. Streams are
         # lent again and again, but those of another priority are others.
         self._stream, adit_stream = new_stream(device), new_stream(device, priority=-1)
-        self._vlm_inputs: dict[int, Buffers] = {}
+        layout = lay_out({**ticket.inputs, NOISE: ticket.noise})
+        self._blocks = Blocks(layout, BLOCKS, device.type == 'cuda')
+        example = self.pack(ticket.inputs, ticket.noise)
+        self._rows: dict[int, tuple[torch.Tensor, ...]] = {}
+        """By size: where the blocks of a batch go, one after the other."""
+        self._vlm_inputs: dict[int, dict[str, torch.Tensor]] = {}
+        """The same as tensors, and the noise, which the VLM stage does not read."""
         self._vlm_runs: dict[int, Callable[[], Tensors]] = {}
         self._contexts: dict[int, Tensors] = {}
-        self._adit_inputs: dict[int, Buffers] = {}
+        self._adit_inputs: dict[int, Tensors] = {}
         self._actions: dict[int, torch.Tensor] = {}
         self.vlm_graphs: dict[tuple[int, int], Graph] = {}
         """By size and cap."""
         self.adit_graphs: dict[int, Graph] = {}
         self._caps: dict[tuple[int, str, int], int] = {}
         for size in sorted(sizes, reverse=True):
-            inputs = Buffers(stack((ticket,) * size), device)
-            self._vlm_inputs[size] = inputs
-            self._vlm_runs[size] = partial(model.vlm, inputs.tensors)
+            place = torch.empty(size, layout.size, dtype=torch.uint8, device=device)
+            place.copy_(example.memory.expand(size, -1))
+            self._rows[size] = place.unbind(0)
+            self._vlm_inputs[size] = layout.views(place)
+            self._vlm_runs[size] = partial(run_vlm, model, self._vlm_inputs[size])
             context = warm_up(self._vlm_runs[size], self._stream)
             self._contexts[size] = context
             self.vlm_graphs[size, WHOLE] = Graph(self._vlm_runs[size], context, self._stream,
                                                  pools['vlm'])
-            entering = Buffers({**context, NOISE: torch.stack([ticket.noise] * size)}, device)
+            noise = self._vlm_inputs[size][NOISE]
+            entering = {name: tensor.clone() for name, tensor in {**context, NOISE: noise}.items()}
             self._adit_inputs[size] = entering
-            run = partial(run_adit, model, entering.tensors)
+            run = partial(run_adit, model, entering)
             actions = warm_up(run, adit_stream)
             self._actions[size] = actions[ACTIONS]
             self.adit_graphs[size] = Graph(run, actions, adit_stream, pools['adit'])
@@ -65,7 +78,7 @@ class GraphedModel:
     def shapes(self) -> str:
         """What the time of a stage depends on: models of equal shapes take equally long."""
         size = min(self._contexts)
-        tensors = {**self._vlm_inputs[size].tensors, **self._adit_inputs[size].tensors}
+        tensors = {**self._vlm_inputs[size], **self._adit_inputs[size]}
         listed = ', '.join(f'{name} {tensor.dtype} {list(tensor.shape)}'
                            for name, tensor in sorted(tensors.items()))
         return f'{self.spec.architecture}: {listed}'.replace('torch.', '')
@@ -84,29 +97,47 @@ class GraphedModel:
         for key in set(self.vlm_graphs) - kept:
             del self.vlm_graphs[key]
 
+    def pack(self, inputs: Tensors, noise: torch.Tensor) -> Block:
+        """Copy what a request brings to where one copy takes it from; in any thread."""
+        return self._blocks.pack({**inputs, NOISE: noise})
+
+    def vlm_beside(self, blocks: Sequence[Block],
+                   beside: Load | None) -> tuple[Tensors, torch.Tensor]:
+        """
+        Enqueue the VLM stage of a batch as it is best beside an ADiT stage, if there is one.
+
+        Returns context and noise. The blocks must be held until the stage has ended.
+        """
+        size = len(blocks)
+        for row, block in zip(self._rows[size], blocks, strict=True):
+            row.copy_(block.memory, non_blocking=True)
+        cap = self._caps.get((size, *beside), WHOLE) if beside else WHOLE
+        self.vlm_graphs[size, cap].replay()
+        # The next VLM stage writes to the same places while the ADiT stage reads from these.
+        context = {name: tensor.clone() for name, tensor in self._contexts[size].items()}
+        return context, self._vlm_inputs[size][NOISE].clone()
+
     def vlm(self, inputs: Tensors) -> Tensors:
         """Enqueue the VLM stage on the current stream, with all of the GPU."""
         size = len(next(iter(inputs.values())))
-        self._vlm_inputs[size].fill(inputs)
-        return self._replay_vlm(size, WHOLE)
-
-    def vlm_beside(self, rows: Sequence[Tensors], beside: Load | None) -> Tensors:
-        """Enqueue the VLM stage of rows as it is best beside an ADiT stage, if there is one."""
-        size = len(rows)
-        self._vlm_inputs[size].fill_rows(rows)
-        return self._replay_vlm(size, self._caps.get((size, *beside), WHOLE) if beside else WHOLE)
-
-    def _replay_vlm(self, size: int, cap: int) -> Tensors:
-        self.vlm_graphs[size, cap].replay()
-        # The next VLM stage writes to the same place while the ADiT stage reads this context.
+        for name, tensor in inputs.items():
+            self._vlm_inputs[size][name].copy_(tensor)
+        self.vlm_graphs[size, WHOLE].replay()
         return {name: tensor.clone() for name, tensor in self._contexts[size].items()}
 
     def adit(self, context: Tensors, noise: torch.Tensor) -> torch.Tensor:
         """Enqueue the ADiT stage; the actions, on the CPU, are there when the stream is."""
         size = len(noise)
-        self._adit_inputs[size].fill({**context, NOISE: noise})
+        for name, tensor in {**context, NOISE: noise}.items():
+            self._adit_inputs[size][name].copy_(tensor, non_blocking=True)
         self.adit_graphs[size].replay()
-        return self._actions[size].to('cpu', non_blocking=True)
+        return self._actions[size].to('cpu', non_blocking=True, copy=True)
+
+
+def run_vlm(model: Model, entering: Tensors) -> Tensors:
+    """Run the VLM stage on the rows of a batch, which stand apart in memory."""
+    return model.vlm({name: tensor.contiguous() for name, tensor in entering.items()
+                      if name != NOISE})
 
 
 def run_adit(model: Model, entering: Tensors) -> Tensors:

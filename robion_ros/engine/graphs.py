@@ -2,11 +2,11 @@
 """
 A function of tensors as a CUDA graph, with the buffers that it reads and writes.
 
-Whatever is given to a capture must outlive the graph: the object here owns both. Knows neither
+Whatever is given to a capture must outlive the graph: the object here holds both. Knows neither
 models nor stages.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,30 +18,6 @@ Pool = Any
 
 WARM_UPS = 2
 """Runs before a capture: what compiles, tunes or allocates once must not do so inside."""
-
-
-class Buffers:
-    """Fixed places on the device for a set of tensors, and pinned ones for what the CPU gives."""
-
-    def __init__(self, examples: Tensors, device: torch.device) -> None:
-        self.tensors: Tensors = {name: torch.empty_like(tensor, device=device)
-                                 for name, tensor in examples.items()}
-        self._pinned = {name: torch.empty_like(tensor).pin_memory()
-                        for name, tensor in examples.items() if tensor.device.type == 'cpu'}
-        self.fill(examples)
-
-    def fill(self, values: Tensors) -> None:
-        """Copy values in, in the order of the current stream; the last fill must be done."""
-        for name, value in values.items():
-            if name in self._pinned:
-                value = self._pinned[name].copy_(value)
-            self.tensors[name].copy_(value, non_blocking=True)
-
-    def fill_rows(self, rows: Sequence[Tensors]) -> None:
-        """Copy rows in like fill, which takes them stacked; all come from the CPU."""
-        for name, pinned in self._pinned.items():
-            torch.stack([row[name] for row in rows], out=pinned)
-            self.tensors[name].copy_(pinned, non_blocking=True)
 
 
 class Graph:

@@ -7,7 +7,8 @@ in it and returns what is now in flight. Nothing else is remembered between tick
 know where batches come from and where chunks go.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import Protocol, runtime_checkable
@@ -18,6 +19,7 @@ import torch
 from robion_ros.core import ActionChunk, Dropped, DropReason, Outcome, Timings
 from robion_ros.engine.batch import Batch, InFlight, stack
 from robion_ros.engine.device import Device, Pending, Timed
+from robion_ros.engine.packing import Block, Packs
 from robion_ros.engine.profile import Load
 from robion_ros.models.protocol import Model, Tensors
 
@@ -25,12 +27,16 @@ Answer = Callable[[Outcome], None]
 """Takes outcomes one by one, each as soon as it is there."""
 
 
+Entered = tuple[Tensors, torch.Tensor]
+"""What a batch enters its ADiT stage with: context and noise [B, T, A']."""
+
+
 @runtime_checkable
-class Guarded(Protocol):
+class Guarded(Packs, Protocol):
     """A model that can keep its VLM stage from crowding out an ADiT stage."""
 
-    def vlm_beside(self, rows: Sequence[Tensors], beside: Load | None) -> Tensors:
-        """Run the VLM stage of rows, inputs without the batch axis, beside an ADiT stage."""
+    def vlm_beside(self, blocks: Sequence[Block], beside: Load | None) -> Entered:
+        """Run the VLM stage of packed requests beside an ADiT stage, if there is one."""
 
 
 class Pipeline(Protocol):
@@ -58,9 +64,18 @@ class Lockstep:
         beside = in_flight.batch if in_flight else None
         vlm = self._vlm.launch(partial(run_vlm, self._models, batch, beside)) if batch else None
         adit = self._adit.launch(partial(run_adit, self._models, in_flight)) if in_flight else None
+        chunks: Iterator[Outcome] = iter(())
         if in_flight and adit:
-            finish(self._models, in_flight, adit, answer)  # Leaves while the VLM may still run.
-        return hand_over(batch, vlm, answer) if batch and vlm else None
+            in_flight.rest()
+            chunks = finish(self._models, in_flight, adit)
+            while vlm and not vlm.done() and (chunk := next(chunks, None)):
+                answer(chunk)  # It leaves while the VLM runs.
+        entered = hand_over(batch, vlm, answer) if batch and vlm else None
+        rest = partial(answer_all, chunks, answer)
+        if entered:  # What is left must not keep the next lockstep from being launched.
+            return replace(entered, rest=rest)
+        rest()
+        return None
 
     def close(self) -> None:
         """Free the stages."""
@@ -83,7 +98,7 @@ class Monolithic:
         entered = hand_over(batch, vlm, answer)
         if entered:
             adit = self._stage.launch(partial(run_adit, self._models, entered))
-            finish(self._models, entered, adit, answer)
+            answer_all(finish(self._models, entered, adit), answer)
         return None
 
     def close(self) -> None:
@@ -96,41 +111,40 @@ PIPELINES: dict[str, type[Lockstep] | type[Monolithic]] = {
 """By their names in config.EngineKind."""
 
 
-def run_vlm(models: Mapping[str, Model], batch: Batch, beside: Batch | None) -> Tensors:
+def run_vlm(models: Mapping[str, Model], batch: Batch, beside: Batch | None) -> Entered:
     """Run the VLM stage of a batch, beside the ADiT stage of another if there is one."""
     model = models[batch.model]
     if isinstance(model, Guarded):
-        load = beside.load if beside else None
-        return model.vlm_beside([ticket.inputs for ticket in batch.tickets], load)
-    return model.vlm(stack(batch.tickets))
+        blocks = [ticket.block for ticket in batch.tickets if ticket.block]
+        return model.vlm_beside(blocks, beside.load if beside else None)
+    return model.vlm(stack(batch.tickets)), torch.stack([ticket.noise for ticket in batch.tickets])
 
 
 def run_adit(models: Mapping[str, Model], in_flight: InFlight) -> torch.Tensor:
     """Run the ADiT stage of a batch; returns actions [B, T, A'], on the CPU."""
-    noise = torch.stack([ticket.noise for ticket in in_flight.batch.tickets])
-    return models[in_flight.batch.model].adit(in_flight.context, noise)
+    return models[in_flight.batch.model].adit(in_flight.context, in_flight.noise)
 
 
-def hand_over(batch: Batch, vlm: Pending[Tensors], answer: Answer) -> InFlight | None:
+def hand_over(batch: Batch, vlm: Pending[Entered], answer: Answer) -> InFlight | None:
     """Wait for a batch's VLM stage; a stage that failed drops its own batch only."""
     try:  # A model may raise anything, and the requests of others must go on.
-        context, seconds = vlm.result()
+        (context, noise), seconds = vlm.result()
     except Exception as error:
-        drop(batch, f'VLM stage: {describe(error)}', answer)
+        answer_all(dropped(batch, f'VLM stage: {describe(error)}'), answer)
         return None
-    return InFlight(batch, context, seconds)
+    return InFlight(batch, context, noise, seconds)
 
 
 def finish(models: Mapping[str, Model], in_flight: InFlight,
-           adit: Pending[torch.Tensor], answer: Answer) -> None:
-    """Wait for a batch's ADiT stage and answer with its chunks."""
+           adit: Pending[torch.Tensor]) -> Iterator[Outcome]:
+    """Wait for a batch's ADiT stage; yield its chunks, each made when it is asked for."""
     try:
         timed = adit.result()
     except Exception as error:
-        drop(in_flight.batch, f'ADiT stage: {describe(error)}', answer)
-        return
-    for row in range(len(in_flight.batch.tickets)):
-        answer(make_chunk(models[in_flight.batch.model], in_flight, row, timed))
+        return dropped(in_flight.batch, f'ADiT stage: {describe(error)}')
+    model = models[in_flight.batch.model]
+    return (make_chunk(model, in_flight, row, timed)
+            for row in range(len(in_flight.batch.tickets)))
 
 
 def make_chunk(model: Model, in_flight: InFlight, row: int,
@@ -153,10 +167,16 @@ def make_chunk(model: Model, in_flight: InFlight, row: int,
     return ActionChunk(ticket.request, actions, timings, len(batch.tickets), now)
 
 
-def drop(batch: Batch, detail: str, answer: Answer) -> None:
-    """Drop every request of a batch."""
-    for ticket in batch.tickets:
-        answer(Dropped(ticket.request, DropReason.FAILED, f'model {batch.model}: {detail}'))
+def dropped(batch: Batch, detail: str) -> Iterator[Outcome]:
+    """Yield the end of every request of a batch that failed."""
+    return (Dropped(ticket.request, DropReason.FAILED, f'model {batch.model}: {detail}')
+            for ticket in batch.tickets)
+
+
+def answer_all(outcomes: Iterable[Outcome], answer: Answer) -> None:
+    """Answer with outcomes, in order."""
+    for outcome in outcomes:
+        answer(outcome)
 
 
 def describe(error: Exception) -> str:

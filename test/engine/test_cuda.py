@@ -152,14 +152,14 @@ def test_every_cap_gives_equal_numbers(served, device) -> None:
     pools = {stage: torch.cuda.graph_pool_handle() for stage in ('vlm', 'adit')}
     ticket = make_ticket(model, request(1), 0.0)
     graphed = GraphedModel(model, ticket, (1,), torch.device('cuda', 0), pools)
-    rows = [make_ticket(model, request(2), 0.0).inputs]
+    block = make_ticket(graphed, request(2), 0.0).block
     stage = device.stage('vlm')
-    whole = stage.launch(lambda: graphed.vlm_beside(rows, None)).result().value
+    whole = stage.launch(lambda: graphed.vlm_beside([block], None)).result().value[0]
     assert partitions.caps == tuple(sorted(set(partitions.caps))) and partitions.caps[0] > 0
     for cap in partitions.caps:
         graphed.capture(1, cap, partitions, torch.cuda.graph_pool_handle())
         graphed.keep({(1, 'm', 1): cap})
-        under = stage.launch(lambda: graphed.vlm_beside(rows, Load('m', 1))).result().value
+        under, _ = stage.launch(lambda: graphed.vlm_beside([block], Load('m', 1))).result().value
         for name, tensor in under.items():
             # Products are cut into other parts, and their sums rounded at other places.
             difference = (tensor.float() - whole[name].float()).norm() / whole[name].float().norm()
@@ -232,6 +232,57 @@ def test_engine_answers_from_a_gpu(start, kind: str, tmp_path, monkeypatch) -> N
                                    atol=TOLERANCE['tiny'])
         assert 0 < outcome.timings.vlm < outcome.timings.engine
         assert 0 < outcome.timings.adit < outcome.timings.engine
+
+
+def test_batches_launched_at_once_keep_their_own_inputs(served, alone, device) -> None:
+    """Neither waits for the other: inputs, context and noise of the first are not overwritten."""
+    model, graphed = served
+    stages = device.stage('vlm'), device.stage('adit')
+    batches = [batch_of(graphed, *numbers) for numbers in ((1, 2), (3, 4), (5, 6), (7, 8))]
+    blocks = [[ticket.block for ticket in batch.tickets] for batch in batches]
+    pending = [stages[0].launch(lambda each=each: graphed.vlm_beside(each, None))
+               for each in blocks]
+    for batch, vlm in zip(batches, pending, strict=True):
+        context, noise = vlm.result().value
+        adit = stages[1].launch(lambda context=context, noise=noise: graphed.adit(context, noise))
+        for ticket, actions in zip(batch.tickets, adit.result().value, strict=True):
+            np.testing.assert_allclose(
+                graphed.postprocess(actions, ticket.request.observation),
+                alone[ticket.request.number],
+                atol=BATCH_TOLERANCE[model.spec.architecture])
+
+
+def test_blocks_are_pinned_and_those_beyond_work(served, alone, device, monkeypatch) -> None:
+    _, graphed = served
+    assert batch_of(graphed, 1).tickets[0].block.memory.is_pinned()
+    monkeypatch.setattr(graphed._blocks, '_free', type(graphed._blocks._free)())
+    batch = batch_of(graphed, 3)
+    assert not batch.tickets[0].block.memory.is_pinned()
+    found = run(Lockstep({'m': graphed}, device), [batch])
+    np.testing.assert_allclose(found[3], alone[3], atol=1e-5)
+
+
+def test_engine_answers_a_crowd_through_few_blocks(start, kit, tmp_path, monkeypatch) -> None:
+    """Blocks are lent again and again while copies run: each chunk is its request's own."""
+    from robion_ros.engine import graphed
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    monkeypatch.setattr(graphed, 'BLOCKS', 6)
+    robots = {f'robot_{number}': 'm' for number in range(1, 301)}
+    engine, outcomes = start({'m': registry.load(config('tiny'), 'cuda:0')}, robots,
+                             device='cuda:0', max_batch=4)
+
+    def submit(first: int) -> None:
+        for number in range(first, 301, 3):
+            engine.submit(request(number))
+            if number > 6:
+                outcomes.wait(number - 6)
+    for thread in [kit.begin(submit, first) for first in (1, 2, 3)]:
+        thread.result(60)
+    reference = registry.load(config('tiny'), 'cpu')
+    for outcome in outcomes.wait(300):
+        assert isinstance(outcome, ActionChunk), outcome
+        np.testing.assert_allclose(outcome.actions, answer(reference, outcome.request.number),
+                                   atol=TOLERANCE['tiny'])
 
 
 def test_failed_stage_drops_its_batch_only(device) -> None:

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What surrounds the graphs, on a CPU: requests packed ahead, rows put in place, contexts kept.
+
+A graph is made up here: its replay calls the function that it was captured from. What is like
+that on a GPU alone is tested in test_cuda.py.
+"""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+import gc
+
+import numpy as np
+import pytest
+import torch
+
+from robion_ros.config import ServerConfig
+from robion_ros.core import ActionChunk
+from robion_ros.engine import graphed
+from robion_ros.engine.batch import make_ticket
+from robion_ros.engine.device import CpuDevice, open_device, Prepared
+from robion_ros.engine.engine import make_engine
+from robion_ros.engine.graphed import GraphedModel, WHOLE
+from robion_ros.engine.pipelines import Guarded, Lockstep, Monolithic, PIPELINES
+from robion_ros.engine.profile import Load
+from robion_ros.engine.warm_up import example
+
+
+class Graph:
+    """A captured call, without a capture."""
+
+    def __init__(self, function: Callable, outputs, stream, pool) -> None:
+        self._function, self._outputs, self.pool = function, outputs, pool
+        self.replays = 0
+
+    def replay(self) -> None:
+        self.replays += 1
+        for name, tensor in self._function().items():
+            self._outputs[name].copy_(tensor)
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch) -> None:
+    monkeypatch.setattr(graphed, 'Graph', Graph)
+    monkeypatch.setattr(graphed, 'new_stream', lambda device, priority=0: None)
+    monkeypatch.setattr(graphed, 'warm_up', lambda function, stream: {
+        name: tensor.clone() for name, tensor in function().items()})
+
+
+def graph(model, sizes=(2, 1)) -> GraphedModel:
+    return GraphedModel(model, example('m', model), sizes, torch.device('cpu'),
+                        {'vlm': 'vlm', 'adit': 'adit'})
+
+
+def run(pipeline, batches) -> dict[int, np.ndarray]:
+    outcomes, in_flight = [], None
+    for batch in batches:
+        in_flight = pipeline.tick(batch, in_flight, outcomes.append)
+    if in_flight:
+        pipeline.tick(None, in_flight, outcomes.append)
+    pipeline.close()
+    assert all(isinstance(outcome, ActionChunk) for outcome in outcomes), outcomes
+    return {outcome.request.number: outcome.actions for outcome in outcomes}
+
+
+@pytest.mark.parametrize('kind', sorted(PIPELINES))
+def test_chunks_are_those_of_the_model_itself(kit, tiny, kind: str) -> None:
+    """Batches of changing size follow each other through the same buffers."""
+    model = graph(tiny)
+    assert isinstance(model, Guarded)
+    numbers = (1, 2), (3,), (4, 5), (6, 7), (8,), (9,), (10, 11)
+    found, expected = (
+        run(kind_({'m': each}, open_device('cpu')), [kit.batch_of(each, *n) for n in numbers])
+        for kind_, each in ((PIPELINES[kind], model), (Monolithic, tiny)))
+    assert sorted(found) == list(range(1, 12))
+    for number, actions in expected.items():
+        np.testing.assert_allclose(found[number], actions, atol=1e-5)
+
+
+def test_requests_are_packed_when_they_are_made(kit) -> None:
+    model = graph(kit.Fake())
+    ticket = make_ticket(model, kit.request(7), 0.0)
+    views = model._blocks.layout.views(ticket.block.memory)
+    assert views['image'].item() == 7.0 and views['state'].tolist() == [7.0, 0.25]
+    assert torch.equal(views['noise'], ticket.noise)
+    assert make_ticket(kit.Fake(), kit.request(7), 0.0).block is None
+
+
+def test_context_and_noise_are_not_those_of_the_next_batch(kit) -> None:
+    model = graph(kit.Fake())
+    first, second = (kit.batch_of(model, *numbers) for numbers in ((1, 2), (3, 4)))
+    context, noise = model.vlm_beside([each.block for each in first.tickets], None)
+    model.vlm_beside([each.block for each in second.tickets], None)
+    assert context['state'][:, 0].tolist() == [1, 2]
+    assert torch.equal(noise, torch.stack([each.noise for each in first.tickets]))
+
+
+def test_vlm_and_adit_are_those_of_a_model_like_any_other(kit) -> None:
+    fake = kit.Fake()
+    model = graph(fake)
+    ticket = kit.batch_of(fake, 5).tickets[0]
+    inputs = {name: tensor[None] for name, tensor in ticket.inputs.items()}
+    for each, expected in zip(model.vlm(inputs).values(), fake.vlm(inputs).values(), strict=True):
+        assert torch.equal(each, expected)
+    assert torch.equal(model.adit(fake.vlm(inputs), ticket.noise[None]),
+                       fake.adit(fake.vlm(inputs), ticket.noise[None]))
+
+
+def test_cap_is_that_of_the_two_batches_that_meet(kit, monkeypatch) -> None:
+    monkeypatch.setattr(graphed, 'products_for', lambda cap, sms: nullcontext())
+    model = graph(kit.Fake())
+
+    class Partitions:
+        sms = 132
+
+        def stream(self, cap: int) -> None:
+            return None
+    for size, cap in ((1, 8), (2, 8), (2, 64)):
+        model.capture(size, cap, Partitions(), None)
+    model.keep({(1, 'm', 1): WHOLE, (2, 'm', 1): 64})
+    assert set(model.vlm_graphs) == {(1, WHOLE), (2, WHOLE), (2, 64)}
+    for numbers, beside in (((1, 2), Load('m', 1)), ((3,), Load('m', 1)), ((4, 5), None),
+                            ((6, 7), Load('n', 1))):
+        tickets = kit.batch_of(model, *numbers).tickets
+        model.vlm_beside([ticket.block for ticket in tickets], beside)
+    assert {key: each.replays for key, each in model.vlm_graphs.items()} == {
+        (2, 64): 1, (1, WHOLE): 1, (2, WHOLE): 2}
+
+
+def test_blocks_come_home_and_no_sooner_than_the_vlm_has_ended(kit) -> None:
+    model = graph(kit.Fake())
+    free = len(model._blocks._free)
+    pipeline = Lockstep({'m': model}, open_device('cpu'))
+    batch = kit.batch_of(model, 1, 2)
+    held = []
+    model_vlm_beside = model.vlm_beside
+
+    def watch(blocks, beside):
+        gc.collect()
+        held.append(free - len(model._blocks._free))
+        return model_vlm_beside(blocks, beside)
+    model.vlm_beside = watch
+    outcomes = []
+    in_flight = pipeline.tick(batch, None, outcomes.append)
+    del batch
+    pipeline.tick(None, in_flight, outcomes.append)
+    pipeline.close()
+    del in_flight
+    gc.collect()
+    assert held == [2] and len(outcomes) == 2
+    assert len(model._blocks._free) == free
+
+
+class Graphing(CpuDevice):
+    """A CPU that runs models in graphs that are made up."""
+
+    def prepare(self, models, max_batch, beside) -> Prepared:
+        return Prepared({name: graph(model, (4, 2, 1)) for name, model in models.items()})
+
+
+@pytest.mark.parametrize('kind', sorted(PIPELINES))
+def test_engine_answers_a_crowd_through_few_blocks(kit, monkeypatch, kind: str) -> None:
+    """More requests than blocks, superseded ones among them: each chunk is its request's own."""
+    monkeypatch.setattr(graphed, 'BLOCKS', 5)
+    outcomes = kit.Outcomes()
+    fake = kit.Fake(gain=3.0)
+    robots = {f'robot_{index}': 'm' for index in range(9)}
+    engine = make_engine({'m': fake}, Graphing(), ServerConfig(('m',), max_batch=4, engine=kind),
+                         outcomes)
+    engine.assign(1, robots)
+
+    def submit(first: int) -> None:
+        for number in range(first, 300, 3):
+            engine.submit(kit.request(number, f'robot_{number % 9}'))
+    for thread in [kit.begin(submit, first) for first in (1, 2, 3)]:
+        thread.result(kit.TIMEOUT)
+    assert engine.drain(kit.TIMEOUT)
+    engine.stop()
+    chunks = [outcome for outcome in outcomes.all if isinstance(outcome, ActionChunk)]
+    assert len(outcomes.all) == 299 and len(chunks) >= 9
+    gc.collect()
+    assert len(engine._models['m']._blocks._free) == 5
+    for chunk in chunks:
+        np.testing.assert_allclose(chunk.actions, fake.expected(chunk.request), rtol=1e-4,
+                                   atol=1e-4)
