@@ -19,7 +19,7 @@ prediction of late requests plays no part: deadlines are far away. Needs no ROS.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 import json
@@ -102,7 +102,7 @@ class WatchedStage:
     stage: Stage
     watch: Watch
 
-    def launch(self, run: Callable[[], Any]) -> Pending[Any]:
+    def launch(self, run: Callable[[], Any], after: Sequence[Pending[Any]] = ()) -> Pending[Any]:
         """Launch as the stage does."""
         entry = Run(self.name, perf_counter())
         self.watch.runs.append(entry)
@@ -112,7 +112,7 @@ class WatchedStage:
             value = run()
             entry.end = self.watch.mark()
             return value
-        pending = self.stage.launch(watched)
+        pending = self.stage.launch(watched, after)
         entry.enqueued = perf_counter()
         return pending
 
@@ -126,6 +126,7 @@ class WatchedDevice:
 
     def __init__(self, device: Device, watch: Watch) -> None:
         self.name, self.prepare, self.profile = device.name, device.prepare, device.profile
+        self.lead = device.lead
         self._device, self._watch = device, watch
 
     def stage(self, name: str) -> WatchedStage:

@@ -23,3 +23,7 @@ def main() -> int:
         # Python flushes what is left once more and would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+
+
+if __name__ == '__main__':
+    sys.exit(main())

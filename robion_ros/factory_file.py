@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Reads a factory file (YAML) into a FactoryConfig.
+Reads a factory file (YAML) into a FactoryConfig, or another file into another dataclass.
 
 What a file may hold follows from the annotations of config.py's dataclasses: one walk compares
 the two and says of everything that is wrong the file, the line, the key and the mend. Knows no
@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass, MISSING
 import os
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints, Literal
+from typing import Annotated, Any, get_args, get_origin, get_type_hints, Literal, TypeVar
 
 import yaml
 from yaml.constructor import ConstructorError
@@ -27,6 +27,8 @@ KINDS = {'str': 'text', 'bool': 'true or false', 'int': 'a number', 'float': 'a 
          'null': 'empty', 'timestamp': 'a date', 'map': 'a mapping', 'seq': 'a list'}
 WANTED = {str: 'text', bool: 'true or false', int: 'a whole number', float: 'a decimal number'}
 
+T = TypeVar('T')
+
 
 class ConfigError(ValueError):
     """What is wrong with a factory file: one line for each mistake."""
@@ -34,14 +36,19 @@ class ConfigError(ValueError):
 
 def load(path: str | os.PathLike[str]) -> FactoryConfig:
     """Read and check a factory file; raise ConfigError with all mistakes found."""
-    text = _read(path)
+    return read(FactoryConfig, path, EXAMPLE)
+
+
+def read(kind: type[T], path: str | os.PathLike[str], example: str) -> T:
+    """Read a file into a dataclass like those of config.py; errors point to an example."""
+    text = _read(path, example)
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
-            raise ConfigError(f'{path}: is empty; write models, servers and robots: {EXAMPLE}')
-        walk = _Walk(path, loader)
-        config = walk.read(FactoryConfig, node, '', node.start_mark.line + 1)
+            raise ConfigError(f'{path}: is empty; write {", ".join(_required(kind))}: {example}')
+        walk = _Walk(path, loader, example)
+        config = walk.read(kind, node, '', node.start_mark.line + 1)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f'{path}:{mark.line + 1}' if mark else path
@@ -50,19 +57,19 @@ def load(path: str | os.PathLike[str]) -> FactoryConfig:
     except yaml.YAMLError as error:
         raise ConfigError(f'{path}: is not YAML: {error}'.replace('\n', ' ')) from None
     except RecursionError:
-        raise ConfigError(f'{path}: is nested too deeply for a factory file') from None
+        raise ConfigError(f'{path}: is nested too deeply for such a file') from None
     if walk.problems:
         raise ConfigError('\n'.join(walk.problems))
-    assert isinstance(config, FactoryConfig)
+    assert isinstance(config, kind)
     return config
 
 
-def _read(path: str | os.PathLike[str]) -> str:
+def _read(path: str | os.PathLike[str], example: str) -> str:
     """Return a file's text."""
     try:
         data = Path(path).read_bytes()
     except FileNotFoundError:
-        raise ConfigError(f'{path}: there is no such file; {EXAMPLE}') from None
+        raise ConfigError(f'{path}: there is no such file; {example}') from None
     except OSError as error:
         raise ConfigError(f'{path}: cannot be read: {error.strerror}') from None
     try:
@@ -95,10 +102,11 @@ class _Loader(yaml.SafeLoader):
 class _Walk:
     """One walk over a file: what was wrong, and in which line each key stands."""
 
-    def __init__(self, path: str | os.PathLike[str], loader: _Loader) -> None:
+    def __init__(self, path: str | os.PathLike[str], loader: _Loader, example: str) -> None:
         self._problems: dict[tuple[int, str, str], str] = {}
         self._reported = 0
         self._path = path
+        self._example = example
         self._loader = loader
         self._lines: dict[str, int] = {}
 
@@ -142,7 +150,7 @@ class _Walk:
                 else:
                     self._report(_join(key, name), f'unknown key; {nearest(name, hints)}', line)
             if missing := [name for name in required if name not in values]:
-                self._report(key, f'lacks {", ".join(missing)}; {EXAMPLE}')
+                self._report(key, f'lacks {", ".join(missing)}; {self._example}')
         if self._reported == before:
             with self._placed(key):
                 return kind(**values)

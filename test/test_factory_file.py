@@ -234,7 +234,7 @@ def test_all_mistakes_are_said_at_once_and_those_of_a_merged_mapping_once(write:
 
 
 @pytest.mark.parametrize(('data', 'message'), [
-    (b'', ': is empty; write models, servers and robots'),
+    (b'', ': is empty; write models, servers: '),
     (b'# nothing\n', ': is empty'),
     (b'models:\n  a: \xff\n', ':2: is not UTF-8; save it in that encoding'),
     (b'a: \x00', ': is not YAML: '),

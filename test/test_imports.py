@@ -26,16 +26,18 @@ ALLOWED = {
     'manager': {'core', 'config'},
     'nodes': {'core', 'config', 'observed', 'factory_file', 'models', 'engine', 'manager',
               'msg', 'srv'},
+    'bench': {'core', 'config', 'factory_file', 'models', 'engine'},
     'supervisor': {'processes'},
     'launching': {'processes'},
-    'commands': {'config', 'observed', 'factory_file', 'processes', 'demo_summary', 'models',
-                 'engine', 'manager', 'nodes', 'supervisor'},
+    'commands': {'architectures', 'bench', 'config', 'observed', 'factory_file', 'processes',
+                 'demo_summary', 'models', 'engine', 'manager', 'nodes', 'supervisor'},
     'cli': {'commands'},
 }
 """What each part of robion_ros may import of the others."""
 
 FOREIGN = {
-    'torch': {'models', 'engine'},
+    'torch': {'models', 'engine', 'bench'},
+    'matplotlib': {'bench'},
     'cuda': {'engine'},
     'triton': {'models'},
     'safetensors': {'models'},
@@ -51,7 +53,8 @@ OPTIONAL = {'cuda', 'triton'}
 """Come with torch where torch is built for a GPU; done without elsewhere."""
 
 KEYS = {
-    'cv2': 'python3-opencv', 'numpy': 'python3-numpy', 'ortools': 'python3-ortools-pip',
+    'cv2': 'python3-opencv', 'matplotlib': 'python3-matplotlib', 'numpy': 'python3-numpy',
+    'ortools': 'python3-ortools-pip',
     'safetensors': 'python3-safetensors-pip', 'torch': 'python3-pytorch-pip',
     'yaml': 'python3-yaml',
 }

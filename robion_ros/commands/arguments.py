@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 import sys
 
+from robion_ros.commands.bench_arguments import add_bench
 from robion_ros.config import FieldError
 from robion_ros.factory_file import ConfigError
 from robion_ros.manager.errors import PlanError
@@ -21,8 +22,9 @@ EXIT_CODES = """\
 exit codes:
   0    done; demo: the figures were good; up: ended by Ctrl-C
   1    there is no plan for the robots; demo: the figures were not good
-  2    wrong arguments or factory file; up: every process refused to run; profile: no GPU
-  130  demo, plan, profile: ended by Ctrl-C before its time
+  2    wrong arguments or factory file; up: every process refused to run; profile, bench:
+       what is asked for cannot be measured here
+  130  demo, plan, profile, bench: ended by Ctrl-C before its time
   141  nobody reads the output any more
 """
 MOST_ROBOTS = 10_000
@@ -80,6 +82,8 @@ def make_parser() -> argparse.ArgumentParser:
                          'a GPU, which must be on this machine')
     profile.add_argument('--again', action='store_true',
                          help='measure anew what was measured before')
+
+    add_bench(commands, number, output)
     return parser
 
 

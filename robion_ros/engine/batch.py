@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What travels through the engine: a ticket waits, a batch runs, a hand-over crosses the stages.
+What travels through the engine: a ticket waits, a batch runs.
 
 Knows neither queues nor stages.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -45,21 +44,6 @@ class Batch:
     def load(self) -> Load:
         """What a stage that runs it runs."""
         return Load(self.model, len(self.tickets))
-
-
-@dataclass(frozen=True, eq=False)
-class InFlight:
-    """A batch between its two stages: what lockstep k leaves to lockstep k + 1."""
-
-    batch: Batch
-    context: Tensors
-    """The VLM stage's hand-over, first axis the batch."""
-    noise: torch.Tensor
-    """[B, T, A']."""
-    vlm_time: float
-    """s."""
-    rest: Callable[[], None] = lambda: None
-    """Answers what the last tick left unanswered."""
 
 
 def batch_sizes(max_batch: int) -> tuple[int, ...]:

@@ -6,12 +6,12 @@ Work is enqueued by the thread that launches and awaited through an event: betwe
 thread is free and the GPU does not wait for it. Knows neither queues nor the order of stages.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 import logging
 from pathlib import Path
 from time import monotonic
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -29,9 +29,11 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar('T')
 
-LAUNCHED = 4
-"""Results of a stage that may be under way: a lockstep has one."""
+LAUNCHED = 6
+"""Results of a stage that may be under way, or be asked how long they took: of three locksteps."""
 
+LEAD = 0.0015
+"""What it takes the host to launch two stages, and some more, s."""
 
 Events = tuple[torch.cuda.Event, torch.cuda.Event]
 """Of a start and an end."""
@@ -40,11 +42,13 @@ Events = tuple[torch.cuda.Event, torch.cuda.Event]
 class CudaPending(Generic[T]):
     """A result that is there when its event is."""
 
-    def __init__(self, run: Callable[[], T], stream: torch.cuda.Stream,
-                 events: Events) -> None:
+    def __init__(self, run: Callable[[], T], after: Sequence[Any],
+                 stream: torch.cuda.Stream, events: Events) -> None:
         self._start, self._end = events
         self._error: Exception | None = None
         with torch.cuda.stream(stream), torch.inference_mode():
+            for other in after:
+                stream.wait_event(other._end)
             self._start.record(stream)
             try:
                 self._value = run()
@@ -56,12 +60,24 @@ class CudaPending(Generic[T]):
         """Return whether the result is there."""
         return has_passed(self._end)
 
+    def wait(self) -> None:
+        """Wait until it is, or has failed."""
+        self._end.synchronize()
+
     def result(self) -> Timed[T]:
         """Wait for the result; raise what the function raised."""
         self._end.synchronize()
+        return Timed(self.handed(), self.since(self))
+
+    def handed(self) -> T:
+        """Return the result, which only what is launched after it may look at."""
         if self._error:
             raise self._error
-        return Timed(self._value, self._start.elapsed_time(self._end) / 1e3)
+        return self._value
+
+    def since(self, other: Any) -> float:
+        """Return the time from the start of another to the end of this, both done, s."""
+        return other._start.elapsed_time(self._end) / 1e3
 
 
 class CudaStage:
@@ -71,13 +87,13 @@ class CudaStage:
         self._stream = new_stream(device, priority)
         self._events = cycle([(new_event(), new_event()) for _ in range(LAUNCHED)])
 
-    def launch(self, run: Callable[[], T]) -> CudaPending[T]:
+    def launch(self, run: Callable[[], T], after: Sequence[Any] = ()) -> CudaPending[T]:
         """
-        Enqueue run after what was launched before it, and return at once.
+        Enqueue run after what was launched here before it and after others; return at once.
 
         Of the last LAUNCHED results each may be waited for, in any order.
         """
-        return CudaPending(run, self._stream, next(self._events))
+        return CudaPending(run, after, self._stream, next(self._events))
 
     def close(self) -> None:
         """Finish what was launched."""
@@ -86,6 +102,8 @@ class CudaStage:
 
 class CudaDevice:
     """One GPU."""
+
+    lead = LEAD
 
     def __init__(self, name: str, profiles: Path | None = None) -> None:
         if not torch.cuda.is_available():

@@ -6,12 +6,12 @@ The lockstep is written against these two and does not know which device it driv
 knows models by their two stages alone.
 """
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 
@@ -35,15 +35,28 @@ class Pending(Protocol[T]):
     def done(self) -> bool:
         """Return whether the result is there."""
 
+    def wait(self) -> None:
+        """Wait until it is, or has failed."""
+
     def result(self) -> Timed[T]:
         """Wait for the result; raise what the function raised."""
+
+    def handed(self) -> T:
+        """
+        Return the result for what is launched after it; raise what the function raised.
+
+        A GPU need not be waited for: only it may look at the result before it is there.
+        """
+
+    def since(self, other: Any) -> float:
+        """Return the time from the start of another to the end of this, both done, s."""
 
 
 class Stage(Protocol):
     """A stream of work in order."""
 
-    def launch(self, run: Callable[[], T]) -> Pending[T]:
-        """Start run after what was launched before it, and return at once."""
+    def launch(self, run: Callable[[], T], after: Sequence[Any] = ()) -> Pending[T]:
+        """Start run after what was launched here before it and after others; return at once."""
 
     def close(self) -> None:
         """Finish what was launched and free the stage."""
@@ -57,13 +70,20 @@ class Prepared:
     times: Durations = field(default_factory=dict)
 
 
-class Device(Protocol):
-    """The processor of an engine."""
+class Stages(Protocol):
+    """Where stages are opened."""
 
-    name: str
+    lead: float
+    """How long before the end of what runs its successors should be launched, s; 0: after it."""
 
     def stage(self, name: str) -> Stage:
         """Open a stage; work of different stages runs side by side."""
+
+
+class Device(Stages, Protocol):
+    """The processor of an engine."""
+
+    name: str
 
     def prepare(self, models: Mapping[str, Model], max_batch: int, beside: bool) -> Prepared:
         """
@@ -81,6 +101,35 @@ class Device(Protocol):
         """
 
 
+class CpuPending(Generic[T]):
+    """What a thread will return."""
+
+    def __init__(self, future: Future[tuple[T, float, float]]) -> None:
+        self._future = future
+        """The value, and when it was begun and there, s of perf_counter()."""
+
+    def done(self) -> bool:
+        """Return whether the result is there."""
+        return self._future.done()
+
+    def wait(self) -> None:
+        """Wait until it is, or has failed."""
+        wait([self._future])
+
+    def result(self) -> Timed[T]:
+        """Wait for the result; raise what the function raised."""
+        value, start, end = self._future.result()
+        return Timed(value, end - start)
+
+    def handed(self) -> T:
+        """Wait for the result, as nothing can be made of it before."""
+        return self._future.result()[0]
+
+    def since(self, other: Any) -> float:
+        """Return the time from the start of another to the end of this, both done, s."""
+        return self._future.result()[2] - other._future.result()[1]
+
+
 class CpuStage:
     """A stage on the CPU: one thread, and one core."""
 
@@ -91,14 +140,16 @@ class CpuStage:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name,
                                           initializer=torch.set_num_threads, initargs=(1,))
 
-    def launch(self, run: Callable[[], T]) -> Future[Timed[T]]:
-        """Start run after what was launched before it, and return at once."""
-        def timed() -> Timed[T]:
+    def launch(self, run: Callable[[], T], after: Sequence[Any] = ()) -> CpuPending[T]:
+        """Start run after what was launched here before it and after others; return at once."""
+        def timed() -> tuple[T, float, float]:
+            for other in after:
+                other.wait()
             start = perf_counter()
             with torch.inference_mode():
                 value = run()
-            return Timed(value, perf_counter() - start)
-        return self._thread.submit(timed)
+            return value, start, perf_counter()
+        return CpuPending(self._thread.submit(timed))
 
     def close(self) -> None:
         """Finish what was launched and end the thread."""
@@ -109,6 +160,7 @@ class CpuDevice:
     """The CPU as a device: a thread per stage."""
 
     name = 'cpu'
+    lead = 0.0
 
     def stage(self, name: str) -> CpuStage:
         """Open a stage."""

@@ -8,16 +8,19 @@ robots come from; it sees the names of the robots that may submit.
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from math import isfinite
 from statistics import median
 from threading import Condition, Thread
 from time import monotonic
 
 from robion_ros.config import ServerConfig
 from robion_ros.core import Dropped, DropReason, Outcome, Request
-from robion_ros.engine.batch import Batch, InFlight, make_ticket, Ticket
+from robion_ros.engine.answers import describe
+from robion_ros.engine.batch import Batch, make_ticket, Ticket
 from robion_ros.engine.device import Device
-from robion_ros.engine.lockstep_times import Durations, LockstepTimes, never_late
-from robion_ros.engine.pipelines import describe, Pipeline, PIPELINES
+from robion_ros.engine.in_flight import approach, InFlight
+from robion_ros.engine.lockstep_times import Durations, Finish, LockstepTimes, never_late
+from robion_ros.engine.pipelines import Pipeline, PIPELINES
 from robion_ros.engine.policies import POLICIES
 from robion_ros.engine.queues import Queues
 from robion_ros.engine.stats import EngineStats
@@ -146,28 +149,36 @@ class Engine:
     def _run(self) -> None:
         in_flight: InFlight | None = None
         while True:
+            if in_flight:
+                approach(in_flight, self._times.least(in_flight.loads), self._answer)
             batch, shed = self._admit(in_flight)
-            for ticket in shed:
-                self._drop(ticket, DropReason.SHED, 'its deadline could not be met')
             if batch or in_flight:
-                start, adit = monotonic(), in_flight
-                in_flight = self._pipeline.tick(batch, adit, self._answer)
-                self._record(batch, adit, start)
+                ended, in_flight = in_flight, self._pipeline.tick(batch, in_flight, self._answer)
+                self._record(ended)
             elif not shed:
                 return
+            for ticket in shed:
+                self._drop(ticket, DropReason.SHED, 'its deadline could not be met')
 
     def _admit(self, in_flight: InFlight | None) -> tuple[Batch | None, tuple[Ticket, ...]]:
         """Form a batch, shed what is late if so told; wait while there is nothing at all to do."""
         with self._changed:
             while True:
                 now = monotonic()
-                finish = never_late if self._late == 'serve' else self._times.foresee(
-                    now, in_flight.batch.load if in_flight else None)
+                finish = never_late if self._late == 'serve' else self._foresee(now, in_flight)
                 shed = self._queues.remove_lost(finish) if self._late == 'shed' else ()
                 batch = self._queues.take(now, finish)
                 if batch or shed or in_flight or self._stopping:
                     return batch, shed
                 self._changed.wait()
+
+    def _foresee(self, now: float, in_flight: InFlight | None) -> Finish:
+        """Return when a batch would be finished that starts when what is in flight has ended."""
+        if in_flight is None:
+            return self._times.foresee(now, None)
+        end = in_flight.started + self._times.least(in_flight.loads)
+        beside = in_flight.entering.batch.load if in_flight.entering else None
+        return self._times.foresee(max(now, end if isfinite(end) else now), beside)
 
     def _refusal(self, request: Request) -> str:
         """Return why a request is not accepted, '' if it is."""
@@ -177,15 +188,14 @@ class Engine:
             return f'the robot is not served here with model {request.model}'
         return ''
 
-    def _record(self, vlm: Batch | None, adit: InFlight | None, start: float) -> None:
-        """Remember how long a lockstep took."""
-        now = monotonic()
+    def _record(self, ended: InFlight | None) -> None:
+        """Remember how long what has ended took."""
         with self._changed:
-            self._locksteps += 1
-            self._durations.append(now - start)
-            if not self._failed:  # One that failed may have ended early.
-                self._times.learn(vlm.load if vlm else None, adit.batch.load if adit else None,
-                                  now - start, now)
+            if ended and ended.seconds:
+                self._locksteps += 1
+                self._durations.append(ended.seconds)
+                if not self._failed:  # One that failed may have ended early.
+                    self._times.learn(*ended.loads, ended.seconds, monotonic())
             self._failed = False
 
     def _answer(self, outcome: Outcome) -> None:

@@ -111,11 +111,14 @@ class GraphedModel:
         size = len(blocks)
         for row, block in zip(self._rows[size], blocks, strict=True):
             row.copy_(block.memory, non_blocking=True)
-        cap = self._caps.get((size, *beside), WHOLE) if beside else WHOLE
-        self.vlm_graphs[size, cap].replay()
+        self.vlm_graphs[size, self.cap(size, beside)].replay()
         # The next VLM stage writes to the same places while the ADiT stage reads from these.
         context = {name: tensor.clone() for name, tensor in self._contexts[size].items()}
         return context, self._vlm_inputs[size][NOISE].clone()
+
+    def cap(self, size: int, beside: Load | None) -> int:
+        """Return the cap of the VLM stage of a size beside an ADiT stage, if there is one."""
+        return self._caps.get((size, *beside), WHOLE) if beside else WHOLE
 
     def vlm(self, inputs: Tensors) -> Tensors:
         """Enqueue the VLM stage on the current stream, with all of the GPU."""

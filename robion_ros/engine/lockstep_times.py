@@ -42,9 +42,13 @@ class LockstepTimes:
             self._slowness.append(seconds / least)
         self._confirmed.update({load.model: now for load in (vlm, adit) if load})
 
-    def foresee(self, now: float, beside: Load | None) -> Finish:
+    def least(self, loads: tuple[Load | None, Load | None]) -> float:
+        """Return the least that a lockstep is known to take, s; infinity if nothing is."""
+        return self._least.get(loads, inf)  # type: ignore[arg-type]
+
+    def foresee(self, start: float, beside: Load | None) -> Finish:
         """
-        Return when batches that start now, beside an ADiT stage if there is one, would end.
+        Return when batches that start beside an ADiT stage, if there is one, would end.
 
         The second lockstep of a batch is taken to be one of two batches like it, and its chunks
         to be there no sooner than that ends. Both are a little long, and must be: under
@@ -57,9 +61,9 @@ class LockstepTimes:
         slowness = sorted(self._slowness)[-1 - BURST:][0]
 
         def finish(load: Load) -> float:
-            if now - self._confirmed.get(load.model, -inf) >= FRESH:
-                return now
-            return now + slowness * (self._least.get((load, beside), 0.0)
+            if start - self._confirmed.get(load.model, -inf) >= FRESH:
+                return start
+            return start + slowness * (self._least.get((load, beside), 0.0)
                                      + self._least.get((load, load), 0.0))
         return finish
 

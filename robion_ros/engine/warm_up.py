@@ -10,8 +10,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from robion_ros.core import Dropped, Observation, Outcome, Request
+from robion_ros.engine.answers import describe
 from robion_ros.engine.batch import Batch, batch_sizes, make_ticket, Ticket
-from robion_ros.engine.pipelines import describe, Pipeline
+from robion_ros.engine.pipelines import Pipeline
 from robion_ros.models.protocol import Model
 
 
@@ -36,8 +37,8 @@ def warm_up(pipeline: Pipeline, models: Mapping[str, Model], max_batch: int) -> 
         for size in batch_sizes(max_batch):
             outcomes: list[Outcome] = []
             in_flight = pipeline.tick(Batch(name, (ticket,) * size, 0.0), None, outcomes.append)
-            if in_flight:
-                pipeline.tick(None, in_flight, outcomes.append)
+            while in_flight:
+                in_flight = pipeline.tick(None, in_flight, outcomes.append)
             for outcome in outcomes:
                 if isinstance(outcome, Dropped):
                     raise RuntimeError(f'model {name} fails at batch {size}: {outcome.detail}')

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 
 from robion_ros.config import FieldError, ModelConfig
 from robion_ros.core import Observation
-from robion_ros.models import layers, processing
+from robion_ros.models import layers, pi0_steps, processing
 from robion_ros.models.compiled import compile_layers
 from robion_ros.models.expert import AdaptiveNorm, ExpertLayer, GemmaNorm, modulated
 from robion_ros.models.pi0_config import CONFIGS, Pi0Config
@@ -161,36 +161,30 @@ class Pi0:
     @torch.inference_mode()
     def adit(self, context: Tensors, noise: Tensor) -> Tensor:
         """Integrate the velocity from time 1, noise, to time 0, actions."""
-        c = self.config
-        valid = F.pad(context['valid'], (0, c.own_tokens), value=True)
-        turn = self.turn(layers.positions(valid)[:, -c.own_tokens:])
+        begun = self.adit_begin(context)
         if self.kernels:
-            first = None if c.adaptive else self.network.state_proj(context['state'])
-            return self.kernels.denoise(noise, context['cache'], context['valid'], turn, first)
-        # Tokens that nobody sees make the number of keys a multiple of eight.
-        spare = -valid.shape[1] % 8
-        cache = F.pad(context['cache'], (0, 0, spare, c.own_tokens))
-        mask = layers.attention_mask(F.pad(valid, (spare, 0), value=False), cache.dtype)
-        if not c.adaptive:
-            self.remember_state(context['state'], cache, mask, turn)
-        turn = turn[0][:, :, -c.horizon:], turn[1][:, :, -c.horizon:]
-        rooms = cache.unbind(1)
+            return self.kernels.denoise(begun, noise)
+        turn, rooms = (begun['cos'], begun['sin']), begun['cache'].unbind(1)
         actions = noise
-        for step in range(c.steps):
-            actions = actions - self.velocity(actions, step, turn, mask, rooms) / c.steps
+        for step in range(self.config.steps):
+            velocity = self.velocity(actions, step, turn, begun['mask'], rooms)
+            actions = actions - velocity / self.config.steps
         return actions
 
-    def remember_state(self, state: Tensor, cache: Tensor, mask: Tensor, turn: layers.Rotary
-                       ) -> None:
-        """Write the keys and values of pi0's state token into cache, before the actions'."""
-        net, actions = self.network, self.config.horizon
-        x = net.state_proj(state)[:, None].to(cache.dtype)
-        turn, mask = (turn[0][:, :, :1], turn[1][:, :, :1]), mask[..., :-actions]
-        *rooms, last_room = cache[..., :-actions, :].unbind(1)
-        *first, last = net.expert
-        for layer, room, norms in zip(first, rooms, self.norms[0], strict=False):
-            x = layer(x, turn, mask, room, norms)
-        last.remember(x, turn, last_room, self.norms[0, -1])
+    @property
+    def denoising_steps(self) -> int:
+        """How many steps lead from noise to actions."""
+        return self.config.steps
+
+    @torch.inference_mode()
+    def adit_begin(self, context: Tensors) -> Tensors:
+        """Turn a context into what every step needs."""
+        return pi0_steps.begin(self, context)
+
+    @torch.inference_mode()
+    def adit_step(self, begun: Tensors, actions: Tensor, steps: Tensor) -> Tensor:
+        """Move actions [B, T, A'] one step on, each row from its own of steps [B]."""
+        return pi0_steps.step(self, begun, actions, steps)
 
     def velocity(self, actions: Tensor, step: int, turn: layers.Rotary, mask: Tensor,
                  rooms: Sequence[Tensor]) -> Tensor:

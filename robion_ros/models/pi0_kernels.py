@@ -13,7 +13,7 @@ from torch import Tensor
 
 from robion_ros.models.kernels.tiles import for_batch
 from robion_ros.models.kernels.weights import Ends, Expert, Norms
-from robion_ros.models.layers import Rotary
+from robion_ros.models.protocol import Tensors
 
 logger = logging.getLogger(__name__)
 
@@ -29,16 +29,28 @@ class Pi0Kernels:
         self._spaces: dict[tuple[int, int, int], Any] = {}
         denoise.check(expert, for_batch(1))
 
-    def denoise(self, noise: Tensor, cache: Tensor, valid: Tensor, turn: Rotary,
-                first: Tensor | None) -> Tensor:
-        """Turn noise into actions; arguments are those of kernels.denoise."""
-        batch, keys, tokens = len(noise), cache.shape[4], noise.shape[1] + (first is not None)
-        size = batch, tokens, keys
+    def denoise(self, begun: Tensors, noise: Tensor) -> Tensor:
+        """Turn noise [B, T, A'] into actions; begun is what pi0_steps.begin returns."""
+        return self._kernels.denoise(self._expert, noise, begun['cache'], begun['valid'],
+                                     (begun['cos'], begun['sin']), begun.get('first'),
+                                     self._space(begun))
+
+    def step(self, begun: Tensors, actions: Tensor, steps: Tensor) -> Tensor:
+        """Move actions [B, T, A'] one step on, each row from its own of steps, int64 [B]."""
+        space = self._space(begun)
+        run = self._kernels.launch(self._expert, begun['cache'], begun['valid'],
+                                   (begun['cos'], begun['sin']), begun.get('first'), space)
+        moving = space.actions[:, -actions.shape[1]:]
+        moving.copy_(actions)
+        run.step(steps.int(), begun['cache'])
+        return moving
+
+    def _space(self, begun: Tensors) -> Any:
+        size = len(begun['cache']), begun['cos'].shape[2], begun['cache'].shape[4]
         if size not in self._spaces:
             # Memory that was taken during a capture would be the graph's.
             self._spaces[size] = self._kernels.workspace(self._expert, *size)
-        return self._kernels.denoise(self._expert, noise, cache, valid, turn, first,
-                                     self._spaces[size])
+        return self._spaces[size]
 
 
 def open_kernels(model: Any) -> Pi0Kernels | None:

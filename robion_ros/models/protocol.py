@@ -9,7 +9,7 @@ nor deadlines, nor ROS.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -54,3 +54,27 @@ class Model(Protocol):
 
     def postprocess(self, actions: torch.Tensor, observation: Observation) -> np.ndarray:
         """Turn one row [T, A'] into float32 [T, A] in the robot's units."""
+
+
+@runtime_checkable
+class Stepped(Protocol):
+    """
+    A model whose ADiT stage can also run one denoising step at a time, rows at different steps.
+
+    denoising_steps calls of adit_step give what one call of adit gives. Of what adit_begin
+    returned, only adit_step writes to any of it, and only to rows of its own.
+    """
+
+    denoising_steps: int
+
+    def adit_begin(self, context: Tensors) -> Tensors:
+        """Turn a context into what every step of its rows needs, first axis the batch."""
+
+    def adit_step(self, begun: Tensors, actions: torch.Tensor,
+                  steps: torch.Tensor) -> torch.Tensor:
+        """
+        Run one step: actions [B, T, A'], at first noise, to those of the next step.
+
+        steps, int64 [B] on the device, counts each row's steps from 0; it is not looked at by
+        the CPU, so that a call can be captured.
+        """

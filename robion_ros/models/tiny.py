@@ -184,6 +184,28 @@ class Tiny:
             actions = actions - velocity / self.config.steps
         return actions
 
+    @property
+    def denoising_steps(self) -> int:
+        """How many steps lead from noise to actions."""
+        return self.config.steps
+
+    @torch.inference_mode()
+    def adit_begin(self, context: Tensors) -> Tensors:
+        """Turn a context into what every step needs."""
+        horizon = self.config.horizon
+        valid = F.pad(context['valid'], (0, horizon), value=True)
+        cos, sin = self.turn(layers.positions(valid)[:, -horizon:])
+        return {'cache': context['cache'], 'cos': cos, 'sin': sin,
+                'mask': layers.attention_mask(valid, context['cache'].dtype)}
+
+    @torch.inference_mode()
+    def adit_step(self, begun: Tensors, actions: Tensor, steps: Tensor) -> Tensor:
+        """Move actions [B, T, A'] one step on, each row from its own of steps [B]."""
+        times = self.times.index_select(0, steps)[:, None]
+        velocity = self.velocity(actions, times, (begun['cos'], begun['sin']), begun['mask'],
+                                 begun['cache'].unbind(1))
+        return actions - velocity / self.config.steps
+
     def velocity(self, actions: Tensor, time: Tensor, turn: layers.Rotary, mask: Tensor,
                  past: Sequence[Tensor]) -> Tensor:
         """Run the action expert once: where actions [B, T, A'] move at a time."""

@@ -15,9 +15,9 @@ from rclpy.node import Node
 
 from robion_ros.config import FactoryConfig, ModelConfig
 from robion_ros.core import ActionChunk, Dropped, DropReason, Observation, Outcome, Request
+from robion_ros.engine.answers import describe
 from robion_ros.engine.device import open_device
 from robion_ros.engine.engine import make_engine
-from robion_ros.engine.pipelines import describe
 from robion_ros.models.protocol import Model
 from robion_ros.models.registry import load
 from robion_ros.nodes.bridge import find_cv_bridge

@@ -16,7 +16,7 @@ import torch
 from robion_ros.config import CameraConfig, ModelConfig, ServerConfig
 from robion_ros.core import ActionChunk, DropReason, Observation, Outcome, Request
 from robion_ros.engine.batch import Batch, make_ticket
-from robion_ros.engine.device import open_device
+from robion_ros.engine.device import open_device, Timed
 from robion_ros.engine.engine import Engine, make_engine
 from robion_ros.models.protocol import Model, ModelSpec, Tensors
 from robion_ros.models.registry import load
@@ -195,11 +195,80 @@ def waits(future: 'Future[Any]') -> bool:
     return not wait([future], GRACE).done
 
 
+class Ledger:
+    """A device without threads that writes down what is launched, awaited and closed."""
+
+    VLM, ADIT = 0.25, 0.5
+    """What stages take, s."""
+
+    def __init__(self, lead: float = 0.0) -> None:
+        self.lead = lead
+        self.lines: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.ended: set[str] = set()
+        self.end = self.ended.add
+
+    def stage(self, name: str) -> 'LedgerStage':
+        return LedgerStage(name, self)
+
+    def take(self) -> list[str]:
+        lines, self.lines = self.lines, []
+        return lines
+
+
+
+class LedgerStage:
+    def __init__(self, name: str, ledger: Ledger) -> None:
+        self.name, self.ledger = name, ledger
+
+    def launch(self, run, after=()) -> 'LedgerPending':
+        self.ledger.counts[self.name] += 1
+        pending = LedgerPending(f'{self.name} {self.ledger.counts[self.name]}', self.ledger, run)
+        behind = f' after {", ".join(other.name for other in after)}' if after else ''
+        self.ledger.lines.append(f'launch {pending.name}{behind}')
+        return pending
+
+    def close(self) -> None:
+        self.ledger.lines.append(f'close {self.name}')
+
+
+class LedgerPending:
+    """What a GPU gives: a value that is there for others at once, and an end that comes later."""
+
+    def __init__(self, name: str, ledger: Ledger, run) -> None:
+        self.name, self.ledger, self.error = name, ledger, None
+        try:
+            self.value = run()
+        except Exception as error:
+            self.error = error
+
+    def done(self) -> bool:
+        return self.name in self.ledger.ended
+
+    def wait(self) -> None:
+        if not self.done():
+            self.ledger.lines.append(f'await {self.name}')
+            self.ledger.ended.add(self.name)
+
+    def handed(self):
+        if self.error:
+            raise self.error
+        return self.value
+
+    def result(self) -> Timed:
+        self.wait()
+        return Timed(self.handed(), self.since(self))
+
+    def since(self, other) -> float:
+        self.handed()
+        return Ledger.ADIT if self.name.startswith('adit') else Ledger.VLM
+
+
 @pytest.fixture(scope='session')
 def kit() -> SimpleNamespace:
     """Return the parts above, which test modules cannot import."""
-    return SimpleNamespace(Fake=Fake, Script=Script, Outcomes=Outcomes, request=request,
-                           batch_of=batch_of, begin=begin, waits=waits,
+    return SimpleNamespace(Ledger=Ledger, Fake=Fake, Script=Script, Outcomes=Outcomes,
+                           request=request, batch_of=batch_of, begin=begin, waits=waits,
                            TIMEOUT=TIMEOUT, GRACE=GRACE)
 
 

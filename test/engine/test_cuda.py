@@ -55,8 +55,8 @@ def run(pipeline, batches: list[Batch]) -> dict[int, np.ndarray]:
     outcomes, in_flight = [], None
     for batch in batches:
         in_flight = pipeline.tick(batch, in_flight, outcomes.append)
-    if in_flight:
-        pipeline.tick(None, in_flight, outcomes.append)
+    while in_flight:
+        in_flight = pipeline.tick(None, in_flight, outcomes.append)
     assert all(isinstance(outcome, ActionChunk) for outcome in outcomes), outcomes
     return {outcome.request.number: outcome.actions for outcome in outcomes}
 
@@ -285,12 +285,23 @@ def test_engine_answers_a_crowd_through_few_blocks(start, kit, tmp_path, monkeyp
                                    atol=TOLERANCE['tiny'])
 
 
+def test_locksteps_launched_ahead_keep_their_own_inputs(served, alone, device) -> None:
+    """Each is launched while the one before runs, as an engine does a little before its end."""
+    model, graphed = served
+    batches = [batch_of(graphed, number, number + 1) for number in range(1, 13, 2)] * 5
+    found = run(Lockstep({'m': graphed}, device), batches)
+    for number, actions in found.items():
+        np.testing.assert_allclose(actions, alone[number],
+                                   atol=BATCH_TOLERANCE[model.spec.architecture])
+
+
 def test_failed_stage_drops_its_batch_only(device) -> None:
     """A batch of a size that was not captured fails; the next one does not."""
     model = registry.load(config('tiny'), 'cuda:0')
     graphed = device.prepare({'m': model}, 1, False).models['m']
     outcomes = []
     pipeline = Lockstep({'m': graphed}, device)
-    assert pipeline.tick(batch_of(graphed, 1, 2), None, outcomes.append) is None
+    in_flight = pipeline.tick(batch_of(graphed, 1, 2), None, outcomes.append)
+    assert pipeline.tick(None, in_flight, outcomes.append) is None
     assert [outcome.detail for outcome in outcomes] == ['model m: VLM stage: KeyError: 2'] * 2
     assert sorted(run(pipeline, [batch_of(graphed, 3)])) == [3]

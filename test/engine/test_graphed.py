@@ -56,8 +56,8 @@ def run(pipeline, batches) -> dict[int, np.ndarray]:
     outcomes, in_flight = [], None
     for batch in batches:
         in_flight = pipeline.tick(batch, in_flight, outcomes.append)
-    if in_flight:
-        pipeline.tick(None, in_flight, outcomes.append)
+    while in_flight:
+        in_flight = pipeline.tick(None, in_flight, outcomes.append)
     pipeline.close()
     assert all(isinstance(outcome, ActionChunk) for outcome in outcomes), outcomes
     return {outcome.request.number: outcome.actions for outcome in outcomes}
@@ -143,7 +143,8 @@ def test_blocks_come_home_and_no_sooner_than_the_vlm_has_ended(kit) -> None:
     outcomes = []
     in_flight = pipeline.tick(batch, None, outcomes.append)
     del batch
-    pipeline.tick(None, in_flight, outcomes.append)
+    while in_flight:
+        in_flight = pipeline.tick(None, in_flight, outcomes.append)
     pipeline.close()
     del in_flight
     gc.collect()

@@ -8,43 +8,9 @@ import pytest
 import torch
 
 from robion_ros.core import ActionChunk, DropReason
-from robion_ros.engine.device import open_device, Timed
-from robion_ros.engine.pipelines import describe, Lockstep, Monolithic, PIPELINES
-
-
-class Ledger:
-    """A device without threads: it writes down what is launched, awaited and closed."""
-
-    name = 'ledger'
-
-    def __init__(self, over: str = '') -> None:
-        """Take a stage whose work is always over before anybody asks."""
-        self.lines: list[str] = []
-        self.over = over
-
-    def stage(self, name: str) -> 'LedgerStage':
-        return LedgerStage(name, self.lines, name == self.over)
-
-
-class LedgerStage:
-    def __init__(self, name: str, lines: list[str], over: bool = False) -> None:
-        self.name, self.lines, self.over = name, lines, over
-
-    def launch(self, run) -> 'LedgerStage':
-        self.lines.append(f'launch {self.name}')
-        pending = LedgerStage(self.name, self.lines, self.over)
-        pending.run = run
-        return pending
-
-    def result(self) -> Timed:
-        self.lines.append(f'await {self.name}')
-        return Timed(self.run(), {'vlm': 0.25, 'adit': 0.5, 'monolithic': 0.75}[self.name])
-
-    def done(self) -> bool:
-        return self.over
-
-    def close(self) -> None:
-        self.lines.append(f'close {self.name}')
+from robion_ros.engine.answers import describe
+from robion_ros.engine.device import open_device
+from robion_ros.engine.pipelines import Lockstep, Monolithic, PIPELINES
 
 
 def run_through(pipeline, batches) -> list:
@@ -52,74 +18,52 @@ def run_through(pipeline, batches) -> list:
     outcomes, in_flight = [], None
     for batch in batches:
         in_flight = pipeline.tick(batch, in_flight, outcomes.append)
-    if in_flight:
-        assert pipeline.tick(None, in_flight, outcomes.append) is None
+    while in_flight:
+        in_flight = pipeline.tick(None, in_flight, outcomes.append)
     return outcomes
 
 
-def test_lockstep_launches_both_stages_and_awaits_both(kit) -> None:
-    ledger, model = Ledger(), kit.Fake()
-    pipeline = Lockstep({'m': model}, ledger)
-    first = pipeline.tick(kit.batch_of(model, 1), None, lambda outcome: None)
-    assert ledger.lines == ['launch vlm', 'await vlm']
-    ledger.lines.clear()
-    second = pipeline.tick(kit.batch_of(model, 2), first, lambda outcome: None)
-    assert ledger.lines == ['launch vlm', 'launch adit', 'await adit', 'await vlm']
-    ledger.lines.clear()
-    assert pipeline.tick(None, second, lambda outcome: None) is None
-    assert ledger.lines == ['launch adit', 'await adit']
-    ledger.lines.clear()
-    pipeline.close()
-    assert ledger.lines == ['close vlm', 'close adit']
-
-
-def test_chunk_leaves_before_the_vlm_beside_it_is_awaited(kit) -> None:
-    ledger, model = Ledger(), kit.Fake()
-    pipeline = Lockstep({'m': model}, ledger)
-    in_flight = pipeline.tick(kit.batch_of(model, 1), None, lambda outcome: None)
-    pipeline.tick(kit.batch_of(model, 2), in_flight,
-                  lambda outcome: ledger.lines.append(f'answer {outcome.request.number}'))
-    assert ledger.lines[-3:] == ['await adit', 'answer 1', 'await vlm']
-
-
-def test_chunk_of_an_adit_that_ends_last_leaves_when_the_next_lockstep_runs(kit) -> None:
-    ledger, model = Ledger(over='vlm'), kit.Fake()
+def test_lockstep_launches_both_stages_behind_those_in_flight(kit) -> None:
+    ledger, model = kit.Ledger(), kit.Fake()
     pipeline = Lockstep({'m': model}, ledger)
 
     def answer(outcome) -> None:
         ledger.lines.append(f'answer {outcome.request.number}')
-    in_flight = None
-    for numbers in ((1, 2), (3,), (4,)):
-        in_flight = pipeline.tick(kit.batch_of(model, *numbers), in_flight, answer)
-    assert ledger.lines == [
-        'launch vlm', 'await vlm',
-        'launch vlm', 'launch adit', 'await adit', 'await vlm',
-        'launch vlm', 'launch adit', 'answer 1', 'answer 2', 'await adit', 'await vlm']
-    ledger.lines.clear()
-    assert pipeline.tick(None, in_flight, answer) is None
-    assert ledger.lines == ['launch adit', 'answer 3', 'await adit', 'answer 4']
+    first = pipeline.tick(kit.batch_of(model, 1), None, answer)
+    assert ledger.take() == ['launch vlm 1']
+    second = pipeline.tick(kit.batch_of(model, 2), first, answer)
+    assert ledger.take() == ['launch vlm 2 after vlm 1', 'launch adit 1 after vlm 1',
+                             'await vlm 1']
+    third = pipeline.tick(None, second, answer)
+    assert ledger.take() == ['launch adit 2 after vlm 2, adit 1', 'await adit 1', 'answer 1',
+                             'await vlm 2']
+    assert pipeline.tick(None, third, answer) is None
+    assert ledger.take() == ['await adit 2', 'answer 2']
+    pipeline.close()
+    assert ledger.take() == ['close vlm', 'close adit']
 
 
-def test_chunk_of_an_adit_that_ends_last_leaves_although_the_vlm_fails(kit) -> None:
-    def hook(stage: str, numbers: tuple[int, ...]) -> None:
-        if stage == 'vlm' and 2 in numbers:
-            raise RuntimeError('out of memory')
-    model = kit.Fake(hook)
-    pipeline, outcomes = Lockstep({'m': model}, Ledger(over='vlm')), []
-    in_flight = pipeline.tick(kit.batch_of(model, 1), None, outcomes.append)
-    assert pipeline.tick(kit.batch_of(model, 2), in_flight, outcomes.append) is None
-    assert sorted(outcome.request.number for outcome in outcomes) == [1, 2]
+def test_lockstep_takes_as_long_as_from_its_first_start_to_its_last_end(kit) -> None:
+    pipeline, model = Lockstep({'m': kit.Fake()}, kit.Ledger()), kit.Fake()
+    first = pipeline.tick(kit.batch_of(model, 1), None, lambda outcome: None)
+    second = pipeline.tick(kit.batch_of(model, 2, 3), first, lambda outcome: None)
+    pipeline.tick(None, second, lambda outcome: None)
+    assert first.loads == (('m', 1), None) and first.seconds == kit.Ledger.VLM
+    assert second.loads == (('m', 2), ('m', 1)) and second.seconds == kit.Ledger.ADIT
 
 
 def test_monolithic_runs_one_stage_after_the_other(kit) -> None:
-    ledger, model = Ledger(), kit.Fake()
+    ledger, model = kit.Ledger(), kit.Fake()
     pipeline = Monolithic({'m': model}, ledger)
-    for number in (1, 2):
-        ledger.lines.clear()
-        assert pipeline.tick(kit.batch_of(model, number), None, lambda outcome: None) is None
-        assert ledger.lines == ['launch monolithic', 'await monolithic'] * 2
+    first = pipeline.tick(kit.batch_of(model, 1), None, lambda outcome: None)
+    assert ledger.take() == ['launch monolithic 1', 'launch monolithic 2']
+    second = pipeline.tick(kit.batch_of(model, 2), first, lambda outcome: None)
+    assert ledger.take() == ['launch monolithic 3', 'launch monolithic 4', 'await monolithic 1',
+                             'await monolithic 2']
+    assert pipeline.tick(None, second, lambda outcome: None) is None
+    assert ledger.take() == ['await monolithic 3', 'await monolithic 4']
     pipeline.close()
-    assert ledger.lines[-1] == 'close monolithic'
+    assert ledger.take() == ['close monolithic']
 
 
 def test_stages_of_a_lockstep_meet(kit) -> None:
@@ -160,7 +104,7 @@ class GuardedFake:
     ids=['lockstep', 'monolithic'])
 def test_vlm_stage_is_told_what_runs_beside_it(kit, kind, expected) -> None:
     model = GuardedFake(kit.Fake())
-    pipeline = kind({'m': model}, Ledger())
+    pipeline = kind({'m': model}, kit.Ledger())
     found = ends(run_through(pipeline, [kit.batch_of(model, 1, 2), kit.batch_of(model, 3),
                                         kit.batch_of(model, 4, 5)]))
     assert found == [(number, 'chunk') for number in range(1, 6)]
@@ -269,13 +213,14 @@ def test_infinite_row_of_the_adit_stage_is_dropped_alone(kit) -> None:
     model = kit.Fake()
     batch = kit.batch_of(model, 1, 2)
     batch.tickets[0].noise[2, 1] = float('inf')
-    outcomes = run_through(Monolithic({'m': model}, Ledger()), [batch])
+    outcomes = run_through(Monolithic({'m': model}, kit.Ledger()), [batch])
     assert ends(outcomes) == [(1, 'model m gave an action that is not finite'), (2, 'chunk')]
 
 
 def test_chunk_carries_its_times_and_company(kit) -> None:
     model = kit.Fake()
-    chunk, other = run_through(Lockstep({'m': model}, Ledger()), [kit.batch_of(model, 1, 2)])
+    chunk, other = run_through(Lockstep({'m': model}, kit.Ledger()),
+                               [kit.batch_of(model, 1, 2)])
     assert chunk.batch == other.batch == 2
     assert chunk.timings.queue == 0.0 and chunk.timings.engine == chunk.finished
     assert (chunk.timings.vlm, chunk.timings.adit) == (0.25, 0.5)

@@ -61,9 +61,9 @@ BY_BATCH = {
     2: Tiles(qkv=Tile(64, 64, 128, 6), attention=Span(64, 128, 1),
              output=Tile(64, 64, 128, 4, parts=4), gate_up=Tile(64, 128, 128, 4),
              down=Tile(64, 64, 256, 3, parts=4), mix=Tile(128, 64, 64, 2, parts=8)),
-    4: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(64, 32, 7, 3),
-             output=Tile(64, 64, 64, 6, parts=4), gate_up=Tile(128, 128, 64, 6, warps=8),
-             down=Tile(64, 128, 128, 4, parts=4, warps=8), mix=Tile(128, 64, 64, 2, parts=8)),
+    4: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(128, 128, 1, warps=8),
+             output=Tile(64, 128, 64, 6, parts=4), gate_up=Tile(128, 128, 64, 6, warps=8),
+             down=Tile(128, 64, 128, 4, parts=4, warps=8), mix=Tile(128, 64, 64, 2, parts=8)),
 }
 
 

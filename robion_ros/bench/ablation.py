@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Times of locksteps by the batches that meet: in sequence, beside each other, under every cap.
+
+Ticks of the product's own pipeline are timed as the device sees them, from the start of the first
+stage to the end of the last. Knows neither traffic nor deadlines.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from statistics import median
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from robion_ros.bench.modes import uncapped
+from robion_ros.bench.prepared import Prepared
+from robion_ros.bench.settings import BenchError
+from robion_ros.core import Dropped, Outcome
+from robion_ros.engine.batch import Batch, batch_sizes
+from robion_ros.engine.device import Stage, Stages
+from robion_ros.engine.in_flight import conclude, InFlight
+from robion_ros.engine.pipelines import Guarded, Lockstep, Pipeline
+from robion_ros.engine.profile import Load
+from robion_ros.engine.warm_up import example
+from robion_ros.models.protocol import Model
+
+WARM_UPS = 3
+SERIAL, NO_CAP, BEST_CAP, FIXED_CAP = 'serial', 'no cap', 'best cap', 'fixed cap'
+
+
+class OneStage:
+    """A device whose stages are all the same one: what a lockstep launches runs in sequence."""
+
+    def __init__(self, device: Stages) -> None:
+        self._device = device
+        self._stage: Stage | None = None
+        self.lead = device.lead
+
+    def stage(self, name: str) -> Stage:
+        """Return the one stage."""
+        if self._stage is None:
+            self._stage = self._device.stage(name)
+        return self._stage
+
+
+def run_ablation(prepared: Prepared, repeats: int,
+                 say: Callable[[str], None]) -> Iterator[Mapping[str, Any]]:
+    """
+    Yield a row for each pair of batches of each pair of models, and each way of running it.
+
+    The caps of the prepared models are not what they were afterwards.
+    """
+    ways: list[tuple[str, Pipeline]] = [
+        (SERIAL, Lockstep(uncapped(prepared.ready), OneStage(prepared.device))),
+        (NO_CAP, Lockstep(uncapped(prepared.ready), prepared.device))]
+    capped = any(isinstance(model, Guarded) for model in prepared.ready.values())
+    if capped:
+        ways.append((BEST_CAP, Lockstep(prepared.ready, prepared.device)))
+    for way, pipeline in ways:
+        say(way)
+        for vlm, adit in pairs(prepared):
+            yield {**time_lockstep(pipeline, prepared.ready, vlm, adit, repeats), 'way': way,
+                   'cap': find_cap(prepared, vlm, adit) if way == BEST_CAP else None}
+        pipeline.close()
+    if capped:
+        yield from run_fixed_caps(prepared, repeats, say)
+
+
+def run_fixed_caps(prepared: Prepared, repeats: int,
+                   say: Callable[[str], None]) -> Iterator[Mapping[str, Any]]:
+    """Yield a row for each pair of batches under each cap that the device has."""
+    import torch
+
+    from robion_ros.engine.graphed import GraphedModel
+    from robion_ros.engine.partition import open_partitions
+    partitions = open_partitions(torch.device(prepared.device.name).index or 0)
+    models = {name: model for name, model in prepared.ready.items()
+              if isinstance(model, GraphedModel)}
+    sizes = batch_sizes(prepared.max_batch)
+    if partitions is None:
+        return
+    pipeline = Lockstep(models, prepared.device)
+    for cap in partitions.caps:
+        say(f'cap of {cap}')
+        pool = torch.cuda.graph_pool_handle()
+        with torch.cuda.device(prepared.device.name):
+            for model in models.values():
+                for size in sizes:
+                    model.capture(size, cap, partitions, pool)
+                model.keep({(size, other, adit): cap for size in sizes for other in models
+                            for adit in sizes})
+        for vlm, adit in pairs(prepared):
+            yield {**time_lockstep(pipeline, prepared.ready, vlm, adit, repeats),
+                   'way': FIXED_CAP, 'cap': cap}
+    pipeline.close()
+
+
+def pairs(prepared: Prepared) -> list[tuple[Load, Load]]:
+    """Return what can meet in a lockstep: VLM load and ADiT load."""
+    loads = [Load(name, size) for name in prepared.ready
+             for size in reversed(batch_sizes(prepared.max_batch))]
+    return [(vlm, adit) for vlm in loads for adit in loads]
+
+
+def find_cap(prepared: Prepared, vlm: Load, adit: Load) -> int | None:
+    """Return the cap that a prepared model takes; None for none."""
+    from robion_ros.engine.graphed import GraphedModel
+    model = prepared.ready[vlm.model]
+    return (model.cap(vlm.batch, adit) or None) if isinstance(model, GraphedModel) else None
+
+
+def time_lockstep(pipeline: Pipeline, models: Mapping[str, Model], vlm: Load, adit: Load,
+                  repeats: int) -> dict[str, Any]:
+    """Time ticks of a pair of loads and the stages in them; return percentiles, ms."""
+    tickets = {load: (example(load.model, models[load.model]),) * load.batch
+               for load in (vlm, adit)}
+    times, vlm_times, adit_times = [], [], []
+    for _ in range(WARM_UPS + repeats):
+        outcomes = list[Outcome]()
+        in_flight = pipeline.tick(Batch(adit.model, tickets[adit], monotonic()), None,
+                                  outcomes.append)
+        in_flight = pipeline.tick(Batch(vlm.model, tickets[vlm], monotonic()), in_flight,
+                                  outcomes.append)
+        assert in_flight is not None and in_flight.entering is not None
+        conclude(in_flight, outcomes.append)
+        times.append(in_flight.seconds)
+        vlm_times.append(in_flight.entering.vlm.result().seconds)
+        for outcome in outcomes:
+            if isinstance(outcome, Dropped):
+                raise BenchError(f'{vlm} beside {adit}: {outcome.detail}')
+            adit_times.append(outcome.timings.adit)
+        following: InFlight | None = in_flight
+        while following:
+            following = pipeline.tick(None, following, lambda outcome: None)
+    p50, p99 = np.percentile(times[WARM_UPS:], (50, 99)).tolist()
+    return {'vlm_model': vlm.model, 'vlm_batch': vlm.batch, 'adit_model': adit.model,
+            'adit_batch': adit.batch, 'p50_ms': round(p50 * 1e3, 3),
+            'p99_ms': round(p99 * 1e3, 3), 'vlm_ms': round(median(vlm_times) * 1e3, 3),
+            'adit_ms': round(median(adit_times) * 1e3, 3)}

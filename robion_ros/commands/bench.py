@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+`robion bench`: an evaluation from its arguments to its table, file and plots.
+
+Knows how one goes; what is measured stands in bench/.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from functools import partial
+import logging
+from pathlib import Path
+import sys
+from typing import Any, cast
+
+from robion_ros.bench.ablation import run_ablation
+from robion_ros.bench.engines import Engines, make_sources
+from robion_ros.bench.evaluate import Evaluation, spread_deadlines, Way
+from robion_ros.bench.machine import describe_machine, format_machine
+from robion_ros.bench.modes import find_obstacle, find_second, ModeOptions
+from robion_ros.bench.network import load_network
+from robion_ros.bench.plots import draw, find_pyplot
+from robion_ros.bench.prepared import make_configs, prepare, Prepared
+from robion_ros.bench.report import make_table
+from robion_ros.bench.results import load_results, Results
+from robion_ros.bench.settings import BenchError, find_slos, Mode, name_models, Traffic
+from robion_ros.commands.bench_arguments import MODES
+from robion_ros.commands.table import format_table
+
+NO_SLO = 1.0
+"""The deadline of models whose locksteps are timed, where it plays no part, s."""
+CLEAR = '\r\033[K'
+"""Takes back the line on a terminal."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Make an evaluation; return 0, or 2 where it cannot be made, or 130 after Ctrl-C."""
+    logging.basicConfig(level=logging.INFO, format='%(message)s', stream=sys.stderr)
+    try:
+        if arguments.kind == 'plot':
+            plot(load_results(arguments.file), arguments.plots, Path(arguments.file).stem)
+            return 0
+        return evaluate(arguments)
+    except (BenchError, ImportError) as error:
+        print(f'robion bench: {error}', file=sys.stderr)
+        return 2
+
+
+def evaluate(arguments: argparse.Namespace) -> int:
+    """Measure and show what was found, also if it was interrupted."""
+    if arguments.plots:
+        find_pyplot()  # Not after an hour of measuring.
+    code = 0
+    results = Results(arguments.kind, arguments.json)
+    try:
+        if arguments.kind == 'ablation':
+            measure_locksteps(arguments, results)
+        else:
+            measure_traffic(arguments, results)
+    except KeyboardInterrupt:
+        say('interrupted; what was measured until then:')
+        code = 130
+    except BenchError as error:
+        if not results.found['rows']:
+            raise
+        say(f'robion bench: {error}; what was measured until then:')
+        code = 2
+    print('\n'.join(format_table(*make_table(results.found))))
+    if arguments.json:
+        say(f'everything measured is in {arguments.json}')
+    if arguments.plots and results.found['rows']:
+        plot(results.found, arguments.plots,
+             Path(arguments.json or f'bench_{arguments.kind}').stem)
+    return code
+
+
+def measure_locksteps(arguments: argparse.Namespace, results: Results) -> None:
+    """Time locksteps."""
+    models = name_models([arguments.model])
+    prepared = make_ready(arguments, models, dict.fromkeys(models, NO_SLO), Traffic().rate)
+    describe(arguments, results, prepared, {})
+    for row in run_ablation(prepared, arguments.repeats, say):
+        results.add_row(row)
+
+
+def measure_traffic(arguments: argparse.Namespace, results: Results) -> None:
+    """Serve simulated robots."""
+    models = name_models(arguments.models if arguments.kind == 'colocate'
+                         else [arguments.model])
+    slos = find_slos(models, dict(arguments.slo))
+    traffic = Traffic(arguments.rate, arguments.epochs, arguments.seconds, arguments.lead,
+                      arguments.seed, arguments.target)
+    network = load_network(arguments.network)
+    prepared = make_ready(arguments, models, slos, traffic.rate)
+    second = find_second(prepared.device.name, arguments.second_device)
+    describe(arguments, results, prepared, slos, second)
+    width, height = arguments.image
+    engines = Engines(prepared, make_sources(prepared, height, width, arguments.seed),
+                      arguments.late, ModeOptions(arguments.slots, arguments.buffer, second))
+    if arguments.kind == 'sweep':
+        evaluation = Evaluation(traffic, network, results, say, show)
+        evaluation.sweep(compare_modes(arguments, engines, slos), arguments.robots)
+        return
+    evaluation = Evaluation(traffic, network, results, say, show, arguments.first,
+                            arguments.resolution)
+    ways = compare_policies if arguments.kind == 'colocate' else compare_modes
+    for way in ways(arguments, engines, slos):
+        evaluation.find_capacity(way)
+
+
+def compare_modes(arguments: argparse.Namespace, engines: Engines,
+                  slos: Mapping[str, float]) -> Sequence[Way]:
+    """Return the modes asked for; by default all that can be measured here."""
+    obstacles = {mode: find_obstacle(mode, engines.prepared, engines.options)
+                 for mode in arguments.modes or MODES}
+    for mode, obstacle in obstacles.items():
+        if obstacle and arguments.modes:
+            raise BenchError(f'mode {mode!r} cannot be measured: {obstacle}')
+        if obstacle:
+            say(f'mode {mode!r} is left out: {obstacle}')
+    modes = [mode for mode, obstacle in obstacles.items() if not obstacle]
+    return [Way({'mode': mode, 'policy': arguments.policy},
+                partial(engines.serve, cast(Mode, mode), arguments.policy), slos)
+            for mode in modes]
+
+
+def compare_policies(arguments: argparse.Namespace, engines: Engines,
+                     slos: Mapping[str, float]) -> Sequence[Way]:
+    """Return the policies under the deadlines asked for."""
+    return [Way({'mode': arguments.mode, 'policy': policy, 'deadlines': deadlines},
+                partial(engines.serve, arguments.mode, policy),
+                spread_deadlines(slos, deadlines == 'different'))
+            for deadlines in arguments.deadlines for policy in arguments.policies]
+
+
+def make_ready(arguments: argparse.Namespace, models: Mapping[str, str],
+               slos: Mapping[str, float], rate: float) -> Prepared:
+    """Load models and make them ready for all modes, once."""
+    say(f'{", ".join(models)} on {arguments.device}, seed {arguments.seed}')
+    configs = make_configs(models, slos, rate, arguments.cameras, arguments.joints,
+                           arguments.seed)
+    return prepare(configs, arguments.device, arguments.max_batch)
+
+
+def describe(arguments: argparse.Namespace, results: Results, prepared: Prepared,
+             slos: Mapping[str, float], second: str = '') -> None:
+    """Say and keep what the figures depend on."""
+    device = prepared.device.name
+    machine = describe_machine([device, second] if second else [device])
+    say(format_machine(machine))
+    settings: dict[str, Any] = {
+        key: value for key, value in vars(arguments).items()
+        if key not in ('command', 'kind', 'json', 'plots', 'model', 'models', 'slo')}
+    results.describe(settings | {
+        'models': {name: config.architecture for name, config in prepared.configs.items()},
+        'slo_ms': {name: slo * 1e3 for name, slo in slos.items()}, 'device': device,
+        'second_device': second}, machine)
+
+
+def plot(found: Mapping[str, Any], folder: str, stem: str) -> None:
+    """Draw plots and say where they are."""
+    for path in draw(found, Path(folder), stem):
+        say(f'drawn: {path}')
+
+
+def say(text: str) -> None:
+    """Show progress: not where results go."""
+    print(f'{CLEAR if sys.stderr.isatty() else ""}{text}', file=sys.stderr, flush=True)
+
+
+def show(text: str) -> None:
+    """Show progress that the next text takes the place of, on a terminal."""
+    if sys.stderr.isatty():
+        print(f'{CLEAR}{text}', end='', file=sys.stderr, flush=True)

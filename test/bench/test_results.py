@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of results."""
+
+from pathlib import Path
+
+import pytest
+
+from robion_ros.bench.results import load_results, Results
+from robion_ros.bench.settings import BenchError
+
+
+def test_what_was_found_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / 'found.json'
+    results = Results('sweep', str(path))
+    results.describe({'seed': 3}, {'cpu': 'some'})
+    results.add_row({'robots': 4, 'latency_ms': {'p50': None}})
+    results.add_row({'robots': 8, 'latency_ms': {'p50': 1.5}})
+    results.add_result({'capacity': 4, 'row': None})
+    assert load_results(str(path)) == results.found
+    assert len(path.read_text().splitlines()) == 13
+
+
+def test_without_a_name_there_is_no_file(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Results('sweep', None).add_row({'robots': 4})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize('text', ['', '[]', '{}', '{"format": 99}', '{"format": 1}', 'null',
+                                  '{"format": 1, "kind": "sweep", "rows": 3}'])
+def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / 'found.json'
+    path.write_text(text)
+    with pytest.raises(BenchError, match=r'found\.json'):
+        load_results(str(path))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match='there is no such file'):
+        load_results(str(tmp_path / 'none.json'))

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The blocks that kernels work in, and models that they do not fit."""
+
+import pytest
+import torch
+
+from robion_ros.models import layers, pi0_kernels
+from robion_ros.models.kernels import tiles
+from robion_ros.models.pi0 import Pi0, Pi0Network
+from robion_ros.models.pi0_config import CONFIGS
+
+
+@pytest.mark.parametrize('batch', range(1, 17))
+def test_tiles_divide_the_work_of_pi0_and_fit_a_gpu(batch):
+    chosen = tiles.for_batch(batch)
+    for tile, columns, depth in ((chosen.qkv, 2560, 1024), (chosen.output, 1024, 2048),
+                                 (chosen.gate_up, 8192, 1024), (chosen.down, 1024, 4096),
+                                 (chosen.mix, 1024, 1024)):
+        assert columns % tile.columns == 0
+        assert depth % (tile.parts * tile.depth) == 0
+        assert 2 * tile.stages * tile.depth * (tile.rows + tile.columns) < 227 * 1024
+    assert chosen.qkv.columns // 2 <= 128  # both halves of one head
+    assert (chosen.qkv.parts, chosen.gate_up.parts) == (1, 1)  # nobody would add them
+
+
+def test_a_model_too_small_for_kernels_runs_without_them(caplog):
+    pytest.importorskip('triton')
+    config = CONFIGS['pi0_small']
+    network = Pi0Network(config).requires_grad_(False).to_layers_dtype(torch.bfloat16)
+    layers.randomise(network, 1)
+    with caplog.at_level('INFO'):
+        assert pi0_kernels.open_kernels(Pi0(config, network)) is None
+    assert 'pi0_small: the ADiT stage runs without its kernels, slower:' in caplog.text
