@@ -21,7 +21,7 @@ from robion_ros.engine.batch import Batch, batch_sizes
 from robion_ros.engine.device import Stage, Stages
 from robion_ros.engine.in_flight import conclude, InFlight
 from robion_ros.engine.pipelines import Guarded, Lockstep, Pipeline
-from robion_ros.engine.profile import Load
+from robion_ros.engine.profile import Load, Pair
 from robion_ros.engine.warm_up import example
 from robion_ros.models.protocol import Model
 
@@ -83,13 +83,13 @@ def run_fixed_caps(prepared: Prepared, repeats: int,
     pipeline = Lockstep(models, prepared.device)
     for cap in partitions.caps:
         say(f'cap of {cap}')
-        pool = torch.cuda.graph_pool_handle()
+        pools = torch.cuda.graph_pool_handle(), torch.cuda.graph_pool_handle()
         with torch.cuda.device(prepared.device.name):
-            for model in models.values():
+            for name, model in models.items():
                 for size in sizes:
-                    model.capture(size, cap, partitions, pool)
-                model.keep({(size, other, adit): cap for size in sizes for other in models
-                            for adit in sizes})
+                    model.capture_vlm(size, cap, partitions, pools[0])
+                    model.capture_adit(size, cap, partitions, pools[1])
+                model.keep(name, {Pair(vlm, adit): cap for vlm, adit in pairs(prepared)})
         for vlm, adit in pairs(prepared):
             yield {**time_lockstep(pipeline, prepared.ready, vlm, adit, repeats),
                    'way': FIXED_CAP, 'cap': cap}

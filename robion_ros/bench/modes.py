@@ -21,7 +21,7 @@ from robion_ros.engine.in_flight import Entered
 from robion_ros.engine.packing import Block
 from robion_ros.engine.pipelines import Guarded, Lockstep, Monolithic, Pipeline
 from robion_ros.engine.profile import Load
-from robion_ros.models.protocol import Model, Stepped
+from robion_ros.models.protocol import Model, Stepped, Tensors
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ModeOptions:
 
 
 class Uncapped:
-    """A model whose VLM stage takes all of the GPU, whatever runs beside it."""
+    """A model whose stages may take all of the GPU, whatever runs beside them."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -45,6 +45,11 @@ class Uncapped:
     def vlm_beside(self, blocks: Sequence[Block], beside: Load | None) -> Entered:
         """Run the VLM stage of packed requests without a cap."""
         return cast(Guarded, self._model).vlm_beside(blocks, None)
+
+    def adit_beside(self, context: Tensors, noise: torch.Tensor,
+                    beside: Load | None) -> torch.Tensor:
+        """Run the ADiT stage wherever there is room."""
+        return cast(Guarded, self._model).adit_beside(context, noise, None)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)

@@ -20,7 +20,7 @@ from robion_ros.engine.cuda_calls import has_passed, new_event, new_stream
 from robion_ros.engine.device import Prepared, Timed
 from robion_ros.engine.graphed import GraphedModel, WHOLE
 from robion_ros.engine.partition import open_partitions, Partitions
-from robion_ros.engine.profile import best, default_folder, Progress, Table
+from robion_ros.engine.profile import best, default_folder, Load, Progress, Table
 from robion_ros.engine.profiler import PRIORITIES, profile, profile_file
 from robion_ros.engine.warm_up import example
 from robion_ros.models.protocol import Model
@@ -169,13 +169,21 @@ class CudaDevice:
 
 
 def guard(models: Mapping[str, GraphedModel], table: Table, partitions: Partitions) -> None:
-    """Give each VLM graph the cap that is best beside each ADiT graph."""
-    pools = {cap: torch.cuda.graph_pool_handle() for cap in partitions.caps}
+    """Give each two batches that meet the caps that are best for them."""
+    caps = {pair: best(times) for pair, times in table.items()}
+    used = {(pair, cap) for pair, cap in caps.items() if cap != WHOLE}
+    pools = {stage: torch.cuda.graph_pool_handle() for stage in ('vlm', 'adit')}
+    # The largest first, so that the others fit into its memory.
+    for load, cap in sorted({(pair.vlm, cap) for pair, cap in used}, key=by_size):
+        models[load.model].capture_vlm(load.batch, cap, partitions, pools['vlm'])
+    for load, cap in sorted({(pair.adit, cap) for pair, cap in used}, key=by_size):
+        models[load.model].capture_adit(load.batch, cap, partitions, pools['adit'])
     for name, model in models.items():
-        caps = {(pair.vlm.batch, *pair.adit): best(times) for pair, times in table.items()
-                if pair.vlm.model == name}
-        for size, cap in sorted({(size, cap) for (size, _, _), cap in caps.items()
-                                 if cap != WHOLE}, reverse=True):
-            model.capture(size, cap, partitions, pools[cap])
-        model.keep(caps)
+        model.keep(name, caps)
     torch.cuda.empty_cache()
+
+
+def by_size(captured: tuple[Load, int]) -> tuple[int, str, int]:
+    """Sort by batch size, the largest first."""
+    load, cap = captured
+    return -load.batch, load.model, cap

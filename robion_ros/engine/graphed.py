@@ -16,7 +16,7 @@ from robion_ros.engine.cuda_calls import new_stream
 from robion_ros.engine.graphs import Graph, Pool, warm_up
 from robion_ros.engine.packing import Block, Blocks, lay_out
 from robion_ros.engine.partition import Partitions, products_for
-from robion_ros.engine.profile import Load
+from robion_ros.engine.profile import Load, Pair
 from robion_ros.models.protocol import Model, Tensors
 
 WHOLE = 0
@@ -54,8 +54,10 @@ class GraphedModel:
         self._actions: dict[int, torch.Tensor] = {}
         self.vlm_graphs: dict[tuple[int, int], Graph] = {}
         """By size and cap."""
-        self.adit_graphs: dict[int, Graph] = {}
-        self._caps: dict[tuple[int, str, int], int] = {}
+        self.adit_graphs: dict[tuple[int, int], Graph] = {}
+        """By size and the cap of the VLM stage beside, which leaves the others to it."""
+        self._adit_runs: dict[int, Callable[[], Tensors]] = {}
+        self._name, self._caps = '', dict[Pair, int]()
         for size in sorted(sizes, reverse=True):
             place = torch.empty(size, layout.size, dtype=torch.uint8, device=device)
             place.copy_(example.memory.expand(size, -1))
@@ -69,10 +71,11 @@ class GraphedModel:
             noise = self._vlm_inputs[size][NOISE]
             entering = {name: tensor.clone() for name, tensor in {**context, NOISE: noise}.items()}
             self._adit_inputs[size] = entering
-            run = partial(run_adit, model, entering)
-            actions = warm_up(run, adit_stream)
+            self._adit_runs[size] = partial(run_adit, model, entering)
+            actions = warm_up(self._adit_runs[size], adit_stream)
             self._actions[size] = actions[ACTIONS]
-            self.adit_graphs[size] = Graph(run, actions, adit_stream, pools['adit'])
+            self.adit_graphs[size, WHOLE] = Graph(self._adit_runs[size], actions, adit_stream,
+                                                  pools['adit'])
 
     @property
     def shapes(self) -> str:
@@ -83,19 +86,28 @@ class GraphedModel:
                            for name, tensor in sorted(tensors.items()))
         return f'{self.spec.architecture}: {listed}'.replace('torch.', '')
 
-    def capture(self, size: int, cap: int, partitions: Partitions, pool: Pool) -> None:
+    def capture_vlm(self, size: int, cap: int, partitions: Partitions, pool: Pool) -> None:
         """Capture the VLM stage of a size under a cap."""
         with products_for(cap, partitions.sms):
             self.vlm_graphs[size, cap] = Graph(self._vlm_runs[size], self._contexts[size],
-                                               partitions.stream(cap), pool)
+                                               partitions.streams(cap).vlm, pool)
 
-    def keep(self, caps: Mapping[tuple[int, str, int], int]) -> None:
-        """Take the caps to run under by own size and the ADiT batch beside; drop all others."""
-        self._caps = dict(caps)
-        kept = {(size, cap) for (size, _, _), cap in caps.items()}
-        kept |= {(size, WHOLE) for size in self.adit_graphs}
-        for key in set(self.vlm_graphs) - kept:
-            del self.vlm_graphs[key]
+    def capture_adit(self, size: int, cap: int, partitions: Partitions, pool: Pool) -> None:
+        """Capture the ADiT stage of a size on what a VLM stage under a cap leaves."""
+        with products_for(partitions.sms - cap, partitions.sms):
+            self.adit_graphs[size, cap] = Graph(
+                self._adit_runs[size], {ACTIONS: self._actions[size]},
+                partitions.streams(cap).adit, pool)
+
+    def keep(self, name: str, caps: Mapping[Pair, int]) -> None:
+        """Take the caps to run under, as the model of a name; drop all other graphs."""
+        self._name, self._caps = name, dict(caps)
+        whole = {(size, WHOLE) for size in self._rows}
+        vlm = {(pair.vlm.batch, cap) for pair, cap in caps.items() if pair.vlm.model == name}
+        adit = {(pair.adit.batch, cap) for pair, cap in caps.items() if pair.adit.model == name}
+        for graphs, kept in ((self.vlm_graphs, vlm | whole), (self.adit_graphs, adit | whole)):
+            for key in set(graphs) - kept:
+                del graphs[key]
 
     def pack(self, inputs: Tensors, noise: torch.Tensor) -> Block:
         """Copy what a request brings to where one copy takes it from; in any thread."""
@@ -116,9 +128,21 @@ class GraphedModel:
         context = {name: tensor.clone() for name, tensor in self._contexts[size].items()}
         return context, self._vlm_inputs[size][NOISE].clone()
 
+    def adit_beside(self, context: Tensors, noise: torch.Tensor,
+                    beside: Load | None) -> torch.Tensor:
+        """Enqueue the ADiT stage on the SMs that a VLM stage beside leaves, if there is one."""
+        size = len(noise)
+        for name, tensor in {**context, NOISE: noise}.items():
+            self._adit_inputs[size][name].copy_(tensor, non_blocking=True)
+        cap = WHOLE if beside is None else self._caps.get(
+            Pair(beside, Load(self._name, size)), WHOLE)
+        self.adit_graphs[size, cap].replay()
+        return self._actions[size].to('cpu', non_blocking=True, copy=True)
+
     def cap(self, size: int, beside: Load | None) -> int:
         """Return the cap of the VLM stage of a size beside an ADiT stage, if there is one."""
-        return self._caps.get((size, *beside), WHOLE) if beside else WHOLE
+        return WHOLE if beside is None else self._caps.get(
+            Pair(Load(self._name, size), beside), WHOLE)
 
     def vlm(self, inputs: Tensors) -> Tensors:
         """Enqueue the VLM stage on the current stream, with all of the GPU."""
@@ -130,11 +154,7 @@ class GraphedModel:
 
     def adit(self, context: Tensors, noise: torch.Tensor) -> torch.Tensor:
         """Enqueue the ADiT stage; the actions, on the CPU, are there when the stream is."""
-        size = len(noise)
-        for name, tensor in {**context, NOISE: noise}.items():
-            self._adit_inputs[size][name].copy_(tensor, non_blocking=True)
-        self.adit_graphs[size].replay()
-        return self._actions[size].to('cpu', non_blocking=True, copy=True)
+        return self.adit_beside(context, noise, None)
 
 
 def run_vlm(model: Model, entering: Tensors) -> Tensors:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Streams that may use only some of a GPU's multiprocessors (SMs), by the driver's green contexts.
+Streams that divide a GPU's multiprocessors (SMs) between them, by the driver's green contexts.
 
 A kernel keeps the cap of the stream it was captured on, whatever stream its graph is launched
 on. Knows neither models nor graphs.
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -25,8 +25,15 @@ class DriverError(RuntimeError):
     """The CUDA driver refused a call."""
 
 
+class Streams(NamedTuple):
+    """Streams that never use the same SMs."""
+
+    vlm: torch.cuda.Stream
+    adit: torch.cuda.Stream
+
+
 class Partitions:
-    """The caps that one GPU allows, and a stream for each."""
+    """The caps that one GPU allows, and streams for each."""
 
     def __init__(self, index: int) -> None:
         from cuda.bindings import driver  # Not installed everywhere, and not needed for no cap.
@@ -38,34 +45,40 @@ class Partitions:
                                  driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM)
         self.sms: int = self._whole.sm.smCount
         self._contexts: list[Any] = []
-        self._streams: dict[int, torch.cuda.Stream] = {}
-        self.caps = tuple(sorted({self._split(least).sm.smCount for least in range(1, self.sms)}
-                                 - {self.sms}))
-        """Numbers of SMs that a stream may be held to, ascending; the device rounds up to them."""
-        self.stream(self.caps[-1])  # A driver that only pretends fails now.
+        self._streams: dict[int, Streams] = {}
+        parts = sorted({self._split(least)[0].sm.smCount for least in range(1, self.sms)})
+        self.caps = tuple(part for part in parts if part <= self.sms - parts[0])
+        """Numbers of SMs that a VLM stage may be held to, ascending, with as many as a part must
+        have left over."""
+        self.streams(self.caps[-1])  # A driver that only pretends fails now.
 
-    def stream(self, cap: int) -> torch.cuda.Stream:
-        """Return the stream that is held to cap SMs, one of caps."""
+    def streams(self, cap: int) -> 'Streams':
+        """Return streams for the two stages: cap SMs, one of caps, and all others."""
         if cap not in self._streams:
-            driver = self._driver
-            descriptor = self._call(driver.cuDevResourceGenerateDesc, [self._split(cap)], 1)
-            context = self._call(driver.cuGreenCtxCreate, descriptor, self._device,
-                                 driver.CUgreenCtxCreate_flags.CU_GREEN_CTX_DEFAULT_STREAM)
-            self._contexts.append(context)
-            handle = self._call(driver.cuGreenCtxStreamCreate, context,
-                                driver.CUstream_flags.CU_STREAM_NON_BLOCKING, 0)
-            self._streams[cap] = external_stream(int(handle), self.device.index)
+            ours, others = self._split(cap)
+            self._streams[cap] = Streams(self._stream(ours), self._stream(others))
         return self._streams[cap]
 
-    def _split(self, least: int) -> Any:
-        """Return the smallest part of the GPU that has least SMs, or all of it."""
+    def _stream(self, part: Any) -> torch.cuda.Stream:
+        """Return a stream that is held to a part of the GPU."""
         driver = self._driver
-        error, groups, *_ = driver.cuDevSmResourceSplitByCount(1, self._whole, 0, least)
+        descriptor = self._call(driver.cuDevResourceGenerateDesc, [part], 1)
+        context = self._call(driver.cuGreenCtxCreate, descriptor, self._device,
+                             driver.CUgreenCtxCreate_flags.CU_GREEN_CTX_DEFAULT_STREAM)
+        self._contexts.append(context)
+        handle = self._call(driver.cuGreenCtxStreamCreate, context,
+                            driver.CUstream_flags.CU_STREAM_NON_BLOCKING, 0)
+        return external_stream(int(handle), self.device.index)
+
+    def _split(self, least: int) -> tuple[Any, Any]:
+        """Return the smallest part of the GPU that has least SMs, or all of it, and the rest."""
+        driver = self._driver
+        error, groups, _, rest = driver.cuDevSmResourceSplitByCount(1, self._whole, 0, least)
         if error in (driver.CUresult.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
                      driver.CUresult.CUDA_ERROR_INVALID_VALUE):
-            return self._whole  # No legal part is so large.
+            return self._whole, None  # No legal part is so large.
         self._check('cuDevSmResourceSplitByCount', error)
-        return groups[0]
+        return groups[0], rest
 
     def _call(self, function: Any, *args: Any) -> Any:
         error, *values = function(*args)
@@ -105,7 +118,7 @@ def open_partitions(index: int) -> Partitions | None:
     try:
         found = Partitions(index)
     except (ImportError, AttributeError, DriverError, RuntimeError) as error:
-        logger.warning('no SM partitions on cuda:%d, the VLM stage is not capped (%s: %s); they '
+        logger.warning('no SM partitions on cuda:%d, the stages are not kept apart (%s: %s); they '
                        "need CUDA 12.4 or later and the package 'cuda-bindings'", index,
                        type(error).__name__, error)
         return None

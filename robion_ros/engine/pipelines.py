@@ -21,15 +21,19 @@ from robion_ros.engine.device import Pending, Stages
 from robion_ros.engine.in_flight import conclude, Entered, Entering, InFlight, Leaving
 from robion_ros.engine.packing import Block, Packs
 from robion_ros.engine.profile import Load
-from robion_ros.models.protocol import Model
+from robion_ros.models.protocol import Model, Tensors
 
 
 @runtime_checkable
 class Guarded(Packs, Protocol):
-    """A model that can keep its VLM stage from crowding out an ADiT stage."""
+    """A model that can keep its stages from crowding out others beside them."""
 
     def vlm_beside(self, blocks: Sequence[Block], beside: Load | None) -> Entered:
         """Run the VLM stage of packed requests beside an ADiT stage, if there is one."""
+
+    def adit_beside(self, context: Tensors, noise: torch.Tensor,
+                    beside: Load | None) -> torch.Tensor:
+        """Run the ADiT stage beside a VLM stage, if there is one; the actions, on the CPU."""
 
 
 class Pipeline(Protocol):
@@ -65,7 +69,8 @@ class Lockstep:
             entering = Entering(batch, vlm)
             stages.append(vlm)
         if before and entered:
-            adit = self._adit.launch(partial(run_adit, self._models, before.batch, entered), after)
+            adit = self._adit.launch(partial(run_adit, self._models, before.batch, entered,
+                                             batch.load if batch else None), after)
             leaving = Leaving(self._models[before.batch.model], before, adit)
             stages.append(adit)
         if in_flight:
@@ -121,9 +126,17 @@ def run_vlm(models: Mapping[str, Model], batch: Batch, beside: Load | None) -> E
     return model.vlm(stack(batch.tickets)), torch.stack([ticket.noise for ticket in batch.tickets])
 
 
-def run_adit(models: Mapping[str, Model], batch: Batch, entered: Entered) -> torch.Tensor:
-    """Run the ADiT stage of a batch; returns actions [B, T, A'], on the CPU."""
-    return models[batch.model].adit(*entered)
+def run_adit(models: Mapping[str, Model], batch: Batch, entered: Entered,
+             beside: Load | None = None) -> torch.Tensor:
+    """
+    Run the ADiT stage of a batch, beside a VLM stage if there is one.
+
+    Returns actions [B, T, A'], on the CPU.
+    """
+    model = models[batch.model]
+    if isinstance(model, Guarded):
+        return model.adit_beside(*entered, beside)
+    return model.adit(*entered)
 
 
 def enter_adit(models: Mapping[str, Model], batch: Batch, vlm: Pending[Entered]) -> torch.Tensor:

@@ -35,6 +35,9 @@ PRIORITIES = {'vlm': 0, 'adit': -1}
 """Of the stages' streams, the lower the sooner: where kernels of both wait for a multiprocessor,
 those of the ADiT stage, small and one after the other, must not queue behind the VLM's."""
 
+LEAST = 0.5
+"""The part of the SMs that a VLM stage, the larger one by far, is always given."""
+
 CODE = (Path(models_package.__file__).parent,
         *(Path(str(module.__file__)) for module in (graphed, graphs, partition)), Path(__file__))
 """What a change of which may change times: all of the models, and what runs them here."""
@@ -82,15 +85,17 @@ def measure(by_shapes: Mapping[str, GraphedModel], pairs: Sequence[Pair], partit
               new_stream(partitions.device, PRIORITIES['adit']))
 
     def run(pair: Pair, cap: int) -> float:
-        (shapes, size), adit = pair.vlm, pair.adit
-        model = by_shapes[shapes]
-        if (size, cap) not in model.vlm_graphs:
-            model.capture(size, cap, partitions, torch.cuda.graph_pool_handle())
-        return run_beside(model.vlm_graphs[size, cap].replay,
-                          by_shapes[adit.model].adit_graphs[adit.batch].replay, stages)
-    measured = measure_all(pairs, (WHOLE, *reversed(partitions.caps)), run, report=report)
+        (vlm, size), (adit, other) = pair.vlm, pair.adit
+        if (size, cap) not in by_shapes[vlm].vlm_graphs:
+            by_shapes[vlm].capture_vlm(size, cap, partitions, torch.cuda.graph_pool_handle())
+        if (other, cap) not in by_shapes[adit].adit_graphs:
+            by_shapes[adit].capture_adit(other, cap, partitions, torch.cuda.graph_pool_handle())
+        return run_beside(by_shapes[vlm].vlm_graphs[size, cap].replay,
+                          by_shapes[adit].adit_graphs[other, cap].replay, stages)
+    caps = [cap for cap in partitions.caps if cap >= LEAST * partitions.sms]
+    measured = measure_all(pairs, (WHOLE, *reversed(caps)), run, report=report)
     for model in by_shapes.values():
-        model.keep({})
+        model.keep('', {})
     torch.cuda.empty_cache()
     return measured
 

@@ -14,7 +14,7 @@ from robion_ros.bench.settings import BenchError
 from robion_ros.engine import graphed, partition
 from robion_ros.engine.device import CpuDevice
 from robion_ros.engine.pipelines import Lockstep
-from robion_ros.engine.profile import Load
+from robion_ros.engine.profile import Load, Pair
 
 
 def test_every_pair_is_timed_in_every_way(prepared: Prepared) -> None:
@@ -61,15 +61,15 @@ class Graphed:
     def __init__(self, model) -> None:
         self._model = model
         self.ran: list[int] = []
-        self.captured: set[tuple[int, int]] = set()
-        self.caps = {(size, name, other): 104 for size in (1, 2) for name in 'ab'
-                     for other in (1, 2)}
+        self.captured: set[tuple[str, int, int]] = set()
+        self.caps: dict[Pair, int] = {}
+        self.default = 104
 
     def __getattr__(self, name: str):
         return getattr(self._model, name)
 
     def cap(self, size: int, beside: Load | None) -> int:
-        return self.caps.get((size, *beside), 0) if beside else 0
+        return self.caps.get(Pair(Load('a', size), beside), self.default) if beside else 0
 
     def pack(self, inputs, noise):
         return {**inputs, 'noise': noise}
@@ -80,11 +80,19 @@ class Graphed:
         noise = inputs.pop('noise')
         return self._model.vlm(inputs), noise
 
-    def capture(self, size: int, cap: int, partitions, pool) -> None:
-        self.captured.add((size, cap))
+    def adit_beside(self, context, noise, beside: Load | None):
+        return self._model.adit(context, noise)
 
-    def keep(self, caps) -> None:
-        assert {(size, cap) for (size, _, _), cap in caps.items()} <= self.captured
+    def capture_vlm(self, size: int, cap: int, partitions, pool) -> None:
+        self.captured.add(('vlm', size, cap))
+
+    def capture_adit(self, size: int, cap: int, partitions, pool) -> None:
+        self.captured.add(('adit', size, cap))
+
+    def keep(self, name: str, caps) -> None:
+        assert name == 'a'
+        assert {(stage, load.batch, cap) for pair, cap in caps.items()
+                for stage, load in zip(('vlm', 'adit'), pair, strict=True)} <= self.captured
         self.caps = dict(caps)
 
 

@@ -109,7 +109,11 @@ def test_two_streams_run_without_a_cap() -> None:
 
         def vlm_beside(self, rows, beside):
             return rows, beside
+
+        def adit_beside(self, context, noise, beside):
+            return context, beside
     model = uncapped({'m': Guarded(), 'plain': object()})  # type: ignore[dict-item]
     assert model['m'].vlm_beside('rows', 'load') == ('rows', None)  # type: ignore[attr-defined]
+    assert model['m'].adit_beside('c', 'n', 'load') == ('c', None)  # type: ignore[attr-defined]
     assert model['m'].spec == 'spec'
     assert not hasattr(model['plain'], 'vlm_beside')

@@ -7,7 +7,6 @@ move an action of order one by, after ten steps; everything that ought to be the
 is held to far less.
 """
 
-from dataclasses import replace
 import json
 import logging
 import sys
@@ -22,7 +21,6 @@ from robion_ros.engine.batch import Batch, make_ticket, stack
 from robion_ros.engine.pipelines import Lockstep, Monolithic, PIPELINES
 from robion_ros.models import registry
 from robion_ros.models.pi0 import Pi0, Pi0Network
-from robion_ros.models.pi0_config import PI0, PI05
 
 pytestmark = [pytest.mark.gpu,
               pytest.mark.skipif(not torch.cuda.is_available(), reason='there is no GPU')]
@@ -144,7 +142,7 @@ def test_lockstep_equals_monolithic(served, device) -> None:
 def test_every_cap_gives_equal_numbers(served, device) -> None:
     from robion_ros.engine.graphed import GraphedModel
     from robion_ros.engine.partition import open_partitions
-    from robion_ros.engine.profile import Load
+    from robion_ros.engine.profile import Load, Pair
     partitions = open_partitions(0)
     if partitions is None:
         pytest.skip('the driver has no green contexts')
@@ -153,14 +151,19 @@ def test_every_cap_gives_equal_numbers(served, device) -> None:
     ticket = make_ticket(model, request(1), 0.0)
     graphed = GraphedModel(model, ticket, (1,), torch.device('cuda', 0), pools)
     block = make_ticket(graphed, request(2), 0.0).block
-    stage = device.stage('vlm')
-    whole = stage.launch(lambda: graphed.vlm_beside([block], None)).result().value[0]
+    vlm, adit, own = device.stage('vlm'), device.stage('adit'), Load('m', 1)
+
+    def run(beside: Load | None) -> dict[str, torch.Tensor]:
+        context, noise = vlm.launch(lambda: graphed.vlm_beside([block], beside)).result().value
+        actions = adit.launch(lambda: graphed.adit_beside(context, noise, beside)).result().value
+        return {**context, 'actions': actions}
+    whole = run(None)
     assert partitions.caps == tuple(sorted(set(partitions.caps))) and partitions.caps[0] > 0
     for cap in partitions.caps:
-        graphed.capture(1, cap, partitions, torch.cuda.graph_pool_handle())
-        graphed.keep({(1, 'm', 1): cap})
-        under, _ = stage.launch(lambda: graphed.vlm_beside([block], Load('m', 1))).result().value
-        for name, tensor in under.items():
+        graphed.capture_vlm(1, cap, partitions, torch.cuda.graph_pool_handle())
+        graphed.capture_adit(1, cap, partitions, torch.cuda.graph_pool_handle())
+        graphed.keep('m', {Pair(own, own): cap})
+        for name, tensor in run(own).items():
             # Products are cut into other parts, and their sums rounded at other places.
             difference = (tensor.float() - whole[name].float()).norm() / whole[name].float().norm()
             assert difference < (1e-5 if model.spec.architecture == 'tiny' else 0.02), (cap, name)
@@ -175,7 +178,9 @@ def test_profile_is_kept_and_used_again(served, device, monkeypatch) -> None:
             for row in json.loads(path.read_text())['rows']
             if row['vlm'][0].startswith(f'{model.spec.architecture}:')]
     assert [(row['vlm'][1], row['adit'][1]) for row in rows] == [(2, 2), (2, 1), (1, 2), (1, 1)]
-    assert all(set(map(int, row['times'])) == {0, *cuda.open_partitions(0).caps} for row in rows)
+    partitions = cuda.open_partitions(0)
+    caps = {cap for cap in partitions.caps if 2 * cap >= partitions.sms}
+    assert all(set(map(int, row['times'])) == {0, *caps} for row in rows)
 
     def refuse(*args):
         raise AssertionError('measured again')
@@ -197,24 +202,6 @@ def test_without_partitions_all_works_and_one_warning_says_so(device, monkeypatc
     open_partitions.cache_clear()
     assert sorted(found) == [1, 2]
     assert len([record for record in caplog.records if 'no SM partitions' in record.message]) == 1
-
-
-@pytest.mark.parametrize('with_kernels', [True, False], ids=['kernels', 'layers'])
-@pytest.mark.parametrize('full', [PI0, PI05], ids=lambda full: full.architecture)
-def test_layers_of_full_width_are_as_precise(full, with_kernels) -> None:
-    from robion_ros.models import layers
-    from robion_ros.models.pi0_kernels import open_kernels
-    few = replace(full, layers=3, vision_layers=3, vocabulary=512, cameras=2, state_size=3,
-                  action_size=3)
-    with torch.device('cuda'):
-        network = Pi0Network(few).requires_grad_(False).to_layers_dtype(torch.bfloat16)
-    layers.randomise(network, 1, 'cuda')
-    model = Pi0(few, network)
-    if with_kernels:
-        model.kernels = open_kernels(model)
-        assert model.kernels
-    difference = np.abs(answer(model, 1) - answer(on_cpu(model), 1))
-    assert difference.max() < 0.1 and difference.mean() < 0.02
 
 
 @pytest.mark.parametrize('kind', sorted(PIPELINES))

@@ -9,6 +9,7 @@ that on a GPU alone is tested in test_cuda.py.
 from collections.abc import Callable
 from contextlib import nullcontext
 import gc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from robion_ros.engine.device import CpuDevice, open_device, Prepared
 from robion_ros.engine.engine import make_engine
 from robion_ros.engine.graphed import GraphedModel, WHOLE
 from robion_ros.engine.pipelines import Guarded, Lockstep, Monolithic, PIPELINES
-from robion_ros.engine.profile import Load
+from robion_ros.engine.profile import Load, Pair
 from robion_ros.engine.warm_up import example
 
 
@@ -106,25 +107,29 @@ def test_vlm_and_adit_are_those_of_a_model_like_any_other(kit) -> None:
                        fake.adit(fake.vlm(inputs), ticket.noise[None]))
 
 
-def test_cap_is_that_of_the_two_batches_that_meet(kit, monkeypatch) -> None:
-    monkeypatch.setattr(graphed, 'products_for', lambda cap, sms: nullcontext())
+def test_stages_run_under_the_cap_of_the_two_batches_that_meet(kit, monkeypatch) -> None:
+    told = []
+    monkeypatch.setattr(graphed, 'products_for',
+                        lambda room, sms: nullcontext(told.append((room, sms))))
     model = graph(kit.Fake())
-
-    class Partitions:
-        sms = 132
-
-        def stream(self, cap: int) -> None:
-            return None
-    for size, cap in ((1, 8), (2, 8), (2, 64)):
-        model.capture(size, cap, Partitions(), None)
-    model.keep({(1, 'm', 1): WHOLE, (2, 'm', 1): 64})
-    assert set(model.vlm_graphs) == {(1, WHOLE), (2, WHOLE), (2, 64)}
-    for numbers, beside in (((1, 2), Load('m', 1)), ((3,), Load('m', 1)), ((4, 5), None),
-                            ((6, 7), Load('n', 1))):
+    partitions = SimpleNamespace(sms=132, streams=lambda cap: SimpleNamespace(vlm=0, adit=1))
+    for size, cap in ((1, 88), (2, 88), (2, 96)):
+        model.capture_vlm(size, cap, partitions, None)
+        model.capture_adit(3 - size, cap, partitions, None)
+    assert told == [(88, 132), (44, 132), (88, 132), (44, 132), (96, 132), (36, 132)]
+    one, two, other = Load('m', 1), Load('m', 2), Load('n', 1)
+    model.keep('m', {Pair(one, one): WHOLE, Pair(two, one): 96, Pair(one, two): 88,
+                     Pair(other, two): 88})
+    assert set(model.vlm_graphs) == {(1, WHOLE), (2, WHOLE), (2, 96), (1, 88)}
+    assert set(model.adit_graphs) == {(1, WHOLE), (2, WHOLE), (1, 96), (2, 88)}
+    for numbers, beside in (((1, 2), one), ((3,), one), ((4, 5), None), ((6, 7), other)):
         tickets = kit.batch_of(model, *numbers).tickets
-        model.vlm_beside([ticket.block for ticket in tickets], beside)
+        context, noise = model.vlm_beside([ticket.block for ticket in tickets], beside)
+        model.adit_beside(context, noise, beside)
     assert {key: each.replays for key, each in model.vlm_graphs.items()} == {
-        (2, 64): 1, (1, WHOLE): 1, (2, WHOLE): 2}
+        (2, 96): 1, (1, WHOLE): 1, (2, WHOLE): 2, (1, 88): 0}
+    assert {key: each.replays for key, each in model.adit_graphs.items()} == {
+        (2, 88): 2, (1, WHOLE): 1, (2, WHOLE): 1, (1, 96): 0}
 
 
 def test_blocks_come_home_and_no_sooner_than_the_vlm_has_ended(kit) -> None:

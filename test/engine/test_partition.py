@@ -24,7 +24,7 @@ def test_missing_bindings_are_one_warning(forgotten, monkeypatch, caplog) -> Non
     with caplog.at_level(logging.WARNING):
         assert open_partitions(0) is None and open_partitions(0) is None
     assert len(caplog.messages) == 1
-    assert 'no SM partitions on cuda:0, the VLM stage is not capped' in caplog.messages[0]
+    assert 'no SM partitions on cuda:0, the stages are not kept apart' in caplog.messages[0]
     assert "'cuda-bindings'" in caplog.messages[0]
 
 

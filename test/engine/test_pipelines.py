@@ -83,7 +83,7 @@ class GuardedFake:
     """A model that writes down what its VLM stages were to run beside."""
 
     def __init__(self, fake) -> None:
-        self.fake, self.beside = fake, []
+        self.fake, self.beside, self.adit_besides = fake, [], []
 
     def __getattr__(self, name: str):
         return getattr(self.fake, name)
@@ -97,18 +97,23 @@ class GuardedFake:
         noise = stacked.pop('noise')
         return self.fake.vlm(stacked), noise
 
+    def adit_beside(self, context, noise, beside):
+        self.adit_besides.append((len(noise), beside))
+        return self.fake.adit(context, noise)
 
-@pytest.mark.parametrize(('kind', 'expected'), [
-    (Lockstep, [(2, None), (1, ('m', 2)), (2, ('m', 1))]),
-    (Monolithic, [(2, None), (1, None), (2, None)])],
+
+@pytest.mark.parametrize(('kind', 'expected', 'adit'), [
+    (Lockstep, [(2, None), (1, ('m', 2)), (2, ('m', 1))],
+     [(2, ('m', 1)), (1, ('m', 2)), (2, None)]),
+    (Monolithic, [(2, None), (1, None), (2, None)], [(2, None), (1, None), (2, None)])],
     ids=['lockstep', 'monolithic'])
-def test_vlm_stage_is_told_what_runs_beside_it(kit, kind, expected) -> None:
+def test_stages_are_told_what_runs_beside_them(kit, kind, expected, adit) -> None:
     model = GuardedFake(kit.Fake())
     pipeline = kind({'m': model}, kit.Ledger())
     found = ends(run_through(pipeline, [kit.batch_of(model, 1, 2), kit.batch_of(model, 3),
                                         kit.batch_of(model, 4, 5)]))
     assert found == [(number, 'chunk') for number in range(1, 6)]
-    assert model.beside == expected
+    assert (model.beside, model.adit_besides) == (expected, adit)
 
 
 def chunks(pipeline_type, models, batches) -> dict[int, np.ndarray]:
