@@ -25,6 +25,7 @@ LateRule = Literal['yield', 'serve', 'shed']
 
 NAME = re.compile(r'[A-Za-z](_?[A-Za-z0-9])*')
 ROBOT = re.compile(rf'{NAME.pattern}(/{NAME.pattern})*')
+DEVICE = 'cpu|cuda(:[0-9]+)?'
 MAX_NAME = 150
 """Longest name of a robot or node."""
 MAX_CAMERA = 70
@@ -48,6 +49,10 @@ def roster(model: str, count: int) -> tuple[str, ...]:
 
 Folder = Annotated[str, Path]
 """A path; one in a file is relative to that file's folder, and ~ is the home folder."""
+HUB_ID = re.compile(r'[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*')
+"""What a model of the Hugging Face hub is called: owner/name."""
+FolderOrId = Annotated[str, HUB_ID]
+"""The same; what is no path beside the file, but of the pattern, stays as it is written."""
 Roster = Annotated[tuple[str, ...], roster]
 """Names; a file may give a count instead, which roster turns into names."""
 
@@ -126,6 +131,8 @@ class CameraConfig:
     """raw: <robot>/<camera>/image_raw; compressed: the same with /compressed."""
     color_order: ColorOrder = 'bgr'
     """How the bytes of images of encoding 8UC3, which does not say it, are meant."""
+    input: str = ''
+    """Name of the checkpoint's camera that it is; empty: that of the same name."""
 
     def __post_init__(self) -> None:
         check_choice('transport', self.transport, get_args(Transport))
@@ -147,8 +154,12 @@ class ModelConfig:
     """Deadline from complete observation to finished chunk, s."""
     capacity: int
     """Most robots of this model that one server sustains at that rate and deadline."""
-    checkpoint: Folder = ''
-    """Folder with config.json and model.safetensors; empty: random weights from seed."""
+    checkpoint: FolderOrId = ''
+    """Folder of the weights, or a model of the Hugging Face hub; empty: random, from seed."""
+    tokenizer: Folder = ''
+    """File of the tokenizer; empty: that in the checkpoint's folder."""
+    step_duration: float = 0.0
+    """Time between two steps of a chunk, s; 0: what the checkpoint says."""
     seed: int = 0
     prompt: str = ''
     """Instruction until the robot publishes one; empty: wait for it."""
@@ -176,6 +187,8 @@ class ModelConfig:
         check_range('capacity', self.capacity, 1, 100_000)
         check_range('max_age', self.max_age, 0.001, 3600)
         check_range('seed', self.seed, 0, 2**63 - 1)
+        if self.step_duration:
+            check_range('step_duration', self.step_duration, 0.001, 60)
 
     @property
     def action_names(self) -> tuple[str, ...]:
@@ -204,7 +217,7 @@ class ServerConfig:
     def __post_init__(self) -> None:
         check_filled('models', self.models)
         check_unique('models', self.models)
-        if not re.fullmatch('cpu|cuda(:[0-9]+)?', self.device):
+        if not re.fullmatch(DEVICE, self.device):
             raise FieldError('device', f"is {self.device!r}, must be 'cpu' or 'cuda:<index>'")
         check_range('max_batch', self.max_batch, 1, 64)
         if self.max_batch & (self.max_batch - 1):

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass, MISSING
 import os
 from pathlib import Path
+import re
 from typing import Annotated, Any, get_args, get_origin, get_type_hints, Literal, TypeVar
 
 import yaml
@@ -119,10 +120,8 @@ class _Walk:
         """Return what node holds, of type hint; None once a problem was reported."""
         self._lines[key] = line
         kind, note = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
-        if note is Path:
-            value = self._scalar(str, node, key)
-            folder = Path(self._path).parent
-            return value and os.path.abspath(folder / os.path.expanduser(value))
+        if note is Path or isinstance(note, re.Pattern):
+            return self._locate(note, self._scalar(str, node, key))
         if note and node.tag == f'{TAG}int':
             return self._expand(note, node, key)
         if is_dataclass(kind):
@@ -132,6 +131,13 @@ class _Walk:
         if get_origin(kind) is tuple:
             return self._list(get_args(kind)[0], node, key, 'a count or ' if note else '')
         return self._scalar(str if get_origin(kind) is Literal else kind, node, key)
+
+    def _locate(self, note: Any, value: str | None) -> str | None:
+        """Return a path from the file's folder, or what is none, but of a pattern."""
+        path = value and os.path.abspath(Path(self._path).parent / os.path.expanduser(value))
+        if value and path and note is not Path and note.fullmatch(value):
+            return path if os.path.exists(path) else value
+        return path
 
     def _dataclass(self, kind: Any, node: yaml.Node, key: str) -> Any:
         """Return a dataclass; where all its fields have defaults, the first may stand alone."""

@@ -37,6 +37,8 @@ FACTORY = FactoryConfig({'pick': MODEL}, {'gpu': SERVER}, {'pick': ('arm_1', 'ar
     (MODEL, {'capacity': 0}, 'capacity', 'is 0, must be from 1'),
     (MODEL, {'max_age': -1.0}, 'max_age', 'is -1.0'),
     (MODEL, {'seed': 2**63}, 'seed', 'must be from 0'),
+    (MODEL, {'step_duration': -0.1}, 'step_duration', 'is -0.1, must be from 0.001 to 60'),
+    (MODEL, {'step_duration': float('nan')}, 'step_duration', 'is nan'),
     (MODEL, {'cameras': {}}, 'cameras', 'is empty'),
     (MODEL, {'joints': ()}, 'joints', 'is empty'),
     (MODEL, {'joints': ('a', 'b', 'a')}, 'joints[2]', "'a' stands twice"),

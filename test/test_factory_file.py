@@ -106,7 +106,9 @@ def test_quoted_prompt_arrives_as_it_is(write: Write, prompt: str) -> None:
 
 
 @pytest.mark.parametrize(('checkpoint', 'expected'), [
-    ('weights/pick', '{folder}/weights/pick'),
+    ('./weights/pick', '{folder}/weights/pick'),
+    ('weights/new/pick', '{folder}/weights/new/pick'),
+    ('pick', '{folder}/pick'),
     ('../pick', '{parent}/pick'),
     ('/data/pick', '/data/pick'),
     ('~/pick', '/home/me/pick'),
@@ -120,6 +122,18 @@ def test_checkpoint_is_relative_to_the_file(
     expected = expected.format(folder=path.parent, parent=path.parent.parent)
     assert load(path).models['pick'].checkpoint == expected
     assert load('factory.yaml').models['pick'].checkpoint == expected
+
+
+def test_a_model_of_the_hub_is_named_where_there_is_no_such_folder(write: Write) -> None:
+    path = write(changed('rate: 2', 'rate: 2\n    checkpoint: lerobot/pi0_base'))
+    assert load(path).models['pick'].checkpoint == 'lerobot/pi0_base'
+    (path.parent / 'lerobot' / 'pi0_base').mkdir(parents=True)
+    assert load(path).models['pick'].checkpoint == str(path.parent / 'lerobot' / 'pi0_base')
+
+
+def test_a_tokenizer_is_always_a_file(write: Write) -> None:
+    path = write(changed('rate: 2', 'rate: 2\n    tokenizer: google/tokenizer.json'))
+    assert load(path).models['pick'].tokenizer == str(path.parent / 'google' / 'tokenizer.json')
 
 
 def test_merge_keys_take_over_and_own_keys_win(write: Write) -> None:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 import os
 from pathlib import Path
+import re
 import sys
 
 from robion_ros.commands.bench_arguments import add_bench
-from robion_ros.config import FieldError
+from robion_ros.config import DEVICE, FieldError
 from robion_ros.factory_file import ConfigError
 from robion_ros.manager.errors import PlanError
 from robion_ros.processes import LOG_LEVELS, NotInstalledError
@@ -21,7 +22,7 @@ from robion_ros.processes import LOG_LEVELS, NotInstalledError
 EXIT_CODES = """\
 exit codes:
   0    done; demo: the figures were good; up: ended by Ctrl-C
-  1    there is no plan for the robots; demo: the figures were not good
+  1    there is no plan for the robots; demo: the figures were not good; check: it cannot be served
   2    wrong arguments or factory file; up: every process refused to run; profile, bench:
        what is asked for cannot be measured here
   130  demo, plan, profile, bench: ended by Ctrl-C before its time
@@ -75,6 +76,18 @@ def make_parser() -> argparse.ArgumentParser:
     add_factory(plan)
     plan.add_argument('--json', type=output, metavar='FILE', help='write the plan there, too')
 
+    check = commands.add_parser(
+        'check', help='say what a checkpoint holds, propose its part of a factory file, and run '
+        'one request')
+    check.add_argument('checkpoint', metavar='CHECKPOINT',
+                       help='a folder, or owner/name of a model of the Hugging Face hub')
+    check.add_argument('--tokenizer', type=existing, metavar='FILE',
+                       help="the tokenizer's file; default: that in the folder")
+    check.add_argument('--device', type=device, default='cpu', metavar='DEVICE',
+                       help='where the request runs: cpu, or cuda:<index> (default: cpu)')
+    check.add_argument('--json', type=output, nargs='?', const='-', metavar='FILE',
+                       help='write what is found there, or print it, as JSON')
+
     profile = commands.add_parser(
         'profile', help='measure on the GPUs what their servers would measure at the first start')
     add_factory(profile)
@@ -105,8 +118,24 @@ def number(kind: type[int] | type[float], low: float, high: float) -> Callable[[
     return read
 
 
+def existing(text: str) -> str:
+    """Check that a file is there."""
+    if not Path(text).is_file():
+        raise argparse.ArgumentTypeError(f'{text} is not a file')
+    return os.path.abspath(text)
+
+
+def device(text: str) -> str:
+    """Check that a device can be."""
+    if not re.fullmatch(DEVICE, text):
+        raise argparse.ArgumentTypeError(f"{text!r} must be 'cpu' or 'cuda:<index>'")
+    return text
+
+
 def output(text: str) -> str:
     """Check now, not after a long run, that a file can be written."""
+    if text == '-':
+        return text
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f'{text} is a folder, name a file')

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Checkpoints: a folder with config.json and model.safetensors, checked as a whole when read.
+Weights from a checkpoint folder into a module, checked as a whole before memory is taken.
 
-Weights stream from the file to the device, one tensor at a time; pickles are never read.
-Knows no architecture: it is given the dataclass of a configuration and the module to fill.
+They stream from the files to the device, one tensor at a time. Knows no architecture: it is given
+the module to fill, and the table of what its weights are called in the files.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,28 +11,33 @@ from dataclasses import fields, MISSING
 from difflib import get_close_matches
 from itertools import islice
 import json
+import logging
 from pathlib import Path
+from time import monotonic
 from types import GenericAlias
 from typing import Any, get_args, TypeVar
 
-from safetensors import safe_open, SafetensorError
 from safetensors.torch import save_file
 import torch
 from torch import nn, Tensor
 
 from robion_ros.config import nearest
+from robion_ros.models.folder import CheckpointError, CONFIG, read_json
+from robion_ros.models.key_table import KeyTable
 from robion_ros.models.layers import FusedLinear
+from robion_ros.models.shards import open_shards, Shards, WEIGHTS
 
-CONFIG, WEIGHTS = 'config.json', 'model.safetensors'
+logger = logging.getLogger(__name__)
+
 FLOATS = ('F64', 'F32', 'BF16', 'F16')
 SHOWN = 8
 """Most tensors that one error names."""
+LINE_PERIOD = 5.0
+"""Between two lines of the log about one checkpoint, s."""
 
 Config = TypeVar('Config')
-
-
-class CheckpointError(ValueError):
-    """A checkpoint is not what the model needs; the message says what, where and the mend."""
+Progress = Callable[[float, float], None]
+"""Is told the part that is done, 0 to 1, and how long the rest will take, s."""
 
 
 def named_weights(module: nn.Module) -> dict[str, Tensor]:
@@ -57,18 +62,6 @@ def save(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor])
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + '\n', encoding='utf-8')
 
 
-def read_json(folder: Path) -> dict[str, Any]:
-    """Return what config.json holds."""
-    path = _file(folder, CONFIG)
-    try:
-        values = json.loads(path.read_text(encoding='utf-8'))
-    except ValueError as error:
-        raise CheckpointError(f'{path} is not JSON: {error}') from error
-    if not isinstance(values, dict):
-        raise CheckpointError(f'{path} holds a {type(values).__name__}, must be an object')
-    return values
-
-
 def read_config(folder: Path, kind: type[Config], architecture: str) -> Config:
     """Return config.json as a dataclass of ints, floats, strings and tuples of these."""
     path, values = folder / CONFIG, read_json(folder)
@@ -91,72 +84,75 @@ def read_config(folder: Path, kind: type[Config], architecture: str) -> Config:
         raise CheckpointError(f'{path}: {error}') from error
 
 
-def load(folder: Path, module: nn.Module, device: torch.device,
-         rename: Callable[[str], str | None] = str) -> None:
+def load(folder: Path, module: nn.Module, device: torch.device, keys: KeyTable | None = None,
+         progress: Progress | None = None) -> None:
     """
-    Move a module from the meta device to device and fill it from model.safetensors.
+    Move a module from the meta device to device and fill it from the folder's safetensors files.
 
-    rename turns a name in the file into one of named_weights, or into None where the model has
-    no use for the tensor. Everything but the numbers is checked before memory is taken.
+    keys says what the files call the weights, by default what the module does. Everything but the
+    numbers is checked before memory is taken; types are converted one tensor at a time.
     """
-    path = _file(folder, WEIGHTS)
-    try:
-        with safe_open(path, framework='pt') as file:
-            sources = _match(file, named_weights(module), rename, path)
-            module.to_empty(device=device)
-            for name, weight in named_weights(module).items():
-                weight.data.copy_(file.get_tensor(sources[name]))
-                if not torch.stack(weight.data.aminmax()).isfinite().all():
-                    raise CheckpointError(f'{path}: {sources[name]} has values that are not '
-                                          'finite')
-    except SafetensorError as error:
-        raise CheckpointError(f'{path} is damaged, copy it again: {error}') from error
+    progress = progress or log_progress(folder)
+    with open_shards(folder) as shards:
+        sources = match(shards, module, keys)
+        module.to_empty(device=device)
+        begin, done = monotonic(), 0
+        whole = sum(shards.nbytes(key) for key in sources.values()) or 1
+        for name, weight in named_weights(module).items():
+            key = sources[name]
+            weight.data.copy_(shards.tensor(key))
+            if not torch.stack(weight.data.aminmax()).isfinite().all():
+                raise CheckpointError(f'{shards.place}: {key} has values that are not finite')
+            done += shards.nbytes(key)
+            progress(done / whole, (monotonic() - begin) * (whole - done) / max(done, 1))
 
 
-def _match(file: Any, weights: Mapping[str, Tensor], rename: Callable[[str], str | None],
-           path: Path) -> dict[str, str]:
-    """Return the name in the file of each weight; raise CheckpointError unless all fit."""
-    named = [(name, key) for key in sorted(file.keys()) if (name := rename(key)) is not None]
-    sources = dict(named)
-    problems = list(islice(_problems(file, weights, named, sources), SHOWN + 1))
+def match(shards: Shards, module: nn.Module, keys: KeyTable | None = None) -> dict[str, str]:
+    """Return the key of each weight of a module; raise CheckpointError unless all fit."""
+    named = (keys or KeyTable()).pairs(shards.keys)
+    sources, weights = dict(named), named_weights(module)
+    problems = list(islice(_problems(shards, weights, named, sources), SHOWN + 1))
     if problems:
         more = ['and more'] if len(problems) > SHOWN else []
-        raise CheckpointError('\n'.join([f'{path} does not fit the model:', *problems[:SHOWN],
-                                         *more]))
+        raise CheckpointError('\n'.join([f'{shards.place} does not fit the model:',
+                                         *problems[:SHOWN], *more]))
     return sources
 
 
-def _problems(file: Any, weights: Mapping[str, Tensor], named: list[tuple[str, str]],
+def log_progress(what: object) -> Progress:
+    """Return a progress that writes a line to the log now and then, none for what is short."""
+    last = monotonic()
+
+    def log(part: float, left: float) -> None:
+        nonlocal last
+        if monotonic() >= last + LINE_PERIOD:
+            last = monotonic()
+            logger.info('%s: %.0f %% loaded, %.0f s left', what, part * 100, left)
+    return log
+
+
+def _problems(shards: Shards, weights: Mapping[str, Tensor], named: list[tuple[str, str]],
               sources: Mapping[str, str]) -> Iterator[str]:
     missing = [name for name in weights if name not in sources]
-    unexpected = [name for name in sources if name not in weights]
+    unexpected = {name: key for name, key in sources.items() if name not in weights}
     for name, key in named:
         if key != sources[name]:
             yield f'{key} and {sources[name]} are both {name} of the model'
         elif name not in weights:
             yield f'{key} is no tensor of the model{_nearest(name, missing or weights)}'
-        elif (shape := file.get_slice(key).get_shape()) != list(weights[name].shape):
-            yield f'{key} has shape {shape}, the model takes {list(weights[name].shape)}'
-        elif (dtype := file.get_slice(key).get_dtype()) not in FLOATS:
-            yield f'{key} holds {dtype}, the model takes one of {", ".join(FLOATS)}'
+        elif list(shards.shapes[key]) != list(weights[name].shape):
+            yield (f'{key} has shape {list(shards.shapes[key])}, the model takes '
+                   f'{list(weights[name].shape)}')
+        elif shards.dtypes[key] not in FLOATS:
+            yield f'{key} holds {shards.dtypes[key]}, the model takes one of {", ".join(FLOATS)}'
     for name in missing:
         yield (f'{name} {list(weights[name].shape)} is missing'
-               f'{_nearest(name, unexpected or sources)}')
+               f'{_nearest(name, unexpected or sources, unexpected or sources)}')
 
 
-def _nearest(name: str, names: Iterable[str]) -> str:
+def _nearest(name: str, names: Iterable[str], keys: Mapping[str, str] | None = None) -> str:
     close = get_close_matches(name, list(names), 1)
-    return f'; nearest is {close[0]!r}' if close else ''
-
-
-def _file(folder: Path, name: str) -> Path:
-    path = folder / name
-    if not folder.is_dir():
-        raise CheckpointError(f'checkpoint {folder} is not a folder')
-    if not path.is_file():
-        found = ', '.join(sorted(entry.name for entry in folder.iterdir())) or 'nothing'
-        raise CheckpointError(f'checkpoint {folder} has no {name}; it has {found}')
-    return path
+    return f'; nearest is {(keys or {}).get(close[0], close[0])!r}' if close else ''
 
 
 def _convert(key: str, value: object, wanted: Any) -> object:

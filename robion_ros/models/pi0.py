@@ -4,15 +4,15 @@ pi0 and pi0.5: PaliGemma reads pictures and prompt, an action expert turns noise
 
 The VLM stage is SigLIP and Gemma up to the keys and values of every layer; the ADiT stage runs
 the expert alone: once on pi0's state token, which sees no actions, and once for each step on the
-actions, or, with kernels, for each step on both. Knows neither queues nor streams, nor where
-statistics of robots come from.
+actions, or, with kernels, for each step on both. Knows neither queues nor streams, nor what is
+done to observations and chunks.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
 import logging
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,18 +22,17 @@ import torch.nn.functional as F
 
 from robion_ros.config import FieldError, ModelConfig
 from robion_ros.core import Observation
-from robion_ros.models import layers, pi0_steps, processing
+from robion_ros.models import checkpoint, layers, pi0_steps
 from robion_ros.models.compiled import compile_layers
+from robion_ros.models.description import Description, misfits
 from robion_ros.models.expert import AdaptiveNorm, ExpertLayer, GemmaNorm, modulated
-from robion_ros.models.pi0_config import CONFIGS, Pi0Config
+from robion_ros.models.pi0_checkpoint import Pi0Source, read_folder, read_source
+from robion_ros.models.pi0_config import CONFIGS, KEYS, Pi0Config
 from robion_ros.models.pi0_kernels import open_kernels, Pi0Kernels
+from robion_ros.models.pi0_processing import Pi0Processing
 from robion_ros.models.protocol import Tensors
-from robion_ros.models.tokenizer import byte_tokens, PADDING
 
 logger = logging.getLogger(__name__)
-
-IDENTITY = processing.Scaling(0.0, 1.0)
-STATE_BINS = np.linspace(-1, 1, 257)[:-1]
 
 
 class Pi0Network(nn.Module):
@@ -85,11 +84,9 @@ class Pi0:
     """The model in two stages; protocol.Model says what each function is for."""
 
     def __init__(self, config: Pi0Config, network: Pi0Network,
-                 state_scaling: processing.Scaling = IDENTITY,
-                 action_scaling: processing.Scaling = IDENTITY) -> None:
+                 processing: Pi0Processing | None = None) -> None:
         self.config, self.network, self.spec = config, network, config.spec
-        self.state_scaling, self.action_scaling = state_scaling, action_scaling
-        self.tokens = lru_cache(maxsize=1024)(partial(prompt_tokens, size=config.prompt_tokens))
+        self.processing = processing or Pi0Processing(config)
         with torch.no_grad():
             self._prepare_times()
         self.kernels: Pi0Kernels | None = None
@@ -99,8 +96,8 @@ class Pi0:
         """Compute what depends on the step and the weights alone, once."""
         net, c = self.network, self.config
         inward = net.action_in_proj
-        times = layers.time_embedding([1 - step / c.steps for step in range(c.steps)],
-                                      c.expert_width).to(inward.weight)
+        times = layers.time_embedding(c.times, c.expert_width, c.shortest_period,
+                                      c.longest_period).to(inward.weight)
         if c.adaptive:
             times = F.silu(net.time_mlp_out(F.silu(net.time_mlp_in(times))))
             self.mix_actions = inward.weight
@@ -119,23 +116,7 @@ class Pi0:
 
     def preprocess(self, observation: Observation) -> Tensors:
         """Turn one observation into the VLM stage's inputs, without the batch axis."""
-        c = self.config
-        processing.check_observation(observation, self.spec)
-        images = [processing.resize_with_pad(image, c.image_size) for image in observation.images]
-        state = self.state_scaling.apply(observation.state)
-        text = observation.prompt.strip().replace('_', ' ')
-        own: Tensors
-        if c.adaptive:
-            words = ' '.join(map(str, np.digitize(state, STATE_BINS) - 1))
-            tokens, token_mask = prompt_tokens(f'Task: {text}, State: {words};\nAction: ',
-                                               c.prompt_tokens)
-            own = {}
-        else:
-            tokens, token_mask = self.tokens(f'{text}\n')
-            own = {'state': processing.pad_values(state, c.padded_size)}
-        return {'images': torch.from_numpy(np.stack(images)),
-                'image_mask': torch.ones(len(images), dtype=torch.bool),
-                'tokens': tokens, 'token_mask': token_mask, **own}
+        return self.processing.preprocess(observation)
 
     @torch.inference_mode()
     def vlm(self, inputs: Tensors) -> Tensors:
@@ -209,16 +190,13 @@ class Pi0:
 
     def postprocess(self, actions: Tensor, observation: Observation) -> np.ndarray:
         """Turn one row [T, A'] into float32 [T, A] in the robot's units."""
-        return self.action_scaling.invert(actions.numpy(force=True)[:, :self.spec.action_size])
+        return self.processing.postprocess(actions, observation)
 
 
-def prompt_tokens(text: str, size: int) -> tuple[Tensor, Tensor]:
-    """Return the tokens of a text and which of them are real, both [size]."""
-    return processing.pad_tokens(byte_tokens(text), size, PADDING)
-
-
-def configure(model: ModelConfig) -> Pi0Config:
-    """Return the sizes for the robots of a model."""
+def configure(model: ModelConfig) -> Pi0Source:
+    """Read what the checkpoint says, or make sizes up for the robots of a model."""
+    if model.checkpoint and model.architecture in KEYS:
+        return read_source(model)
     if model.checkpoint:
         raise FieldError('checkpoint', f'{model.architecture} is served with random weights '
                                        'alone; leave it out')
@@ -228,21 +206,35 @@ def configure(model: ModelConfig) -> Pi0Config:
         raise FieldError('joints' if joints > config.padded_size else 'actions',
                          f'are {max(joints, actions)}, {model.architecture} takes at most '
                          f'{config.padded_size}')
-    return replace(config, cameras=len(model.cameras), state_size=joints, action_size=actions)
+    config = replace(config, cameras=len(model.cameras), state_size=joints, action_size=actions,
+                     step_duration=model.step_duration or config.step_duration)
+    return Pi0Source(config, Pi0Processing(config))
 
 
-def load(model: ModelConfig, config: Pi0Config, device: torch.device) -> Pi0:
-    """Build the model on a device with random weights: bfloat16 on a GPU, else float32."""
+def load(model: ModelConfig, source: Pi0Source, device: torch.device,
+         progress: checkpoint.Progress | None = None) -> Pi0:
+    """Build the model on a device: bfloat16 on a GPU, else float32."""
     on_gpu = device.type == 'cuda'
     with torch.device('meta'):
-        network = Pi0Network(config).requires_grad_(False)
-    network.to_layers_dtype(torch.bfloat16 if on_gpu else torch.float32).to_empty(device=device)
-    layers.randomise(network, model.seed, device if on_gpu else 'cpu')
+        network = Pi0Network(source.config).requires_grad_(False)
+    network.to_layers_dtype(torch.bfloat16 if on_gpu else torch.float32)
+    if source.folder:
+        checkpoint.load(source.folder, network, device, KEYS[model.architecture], progress)
+    else:
+        layers.randomise(network.to_empty(device=device), model.seed, device if on_gpu else 'cpu')
     if on_gpu:
         compile_layers(network)
     size = sum(weight.nbytes for weight in network.parameters())
     logger.info('%s: %.2f GB of weights', model.architecture, size / 1e9)
-    pi0 = Pi0(config, network)
+    pi0 = Pi0(source.config, network, source.processing)
     if on_gpu:
         pi0.kernels = open_kernels(pi0)
     return pi0
+
+
+def inspect(folder: Path, tokenizer: str = '') -> Description:
+    """Say what a checkpoint folder holds, and what it lacks."""
+    found = read_folder(folder)
+    with torch.device('meta'):
+        network = Pi0Network(found.config)
+    return found.describe(tokenizer, misfits(folder, network, KEYS[found.config.architecture]))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Sizes of pi0 and pi0.5, and what the names in their checkpoints are called here.
+Sizes of pi0 and pi0.5, and what the tensors of their checkpoints are called here.
 
 The full sizes are those of the published models, PaliGemma 3B with an action expert of 300 M;
 the small ones serve demonstrations and tests on a CPU. Knows neither weights nor files.
@@ -8,8 +8,11 @@ the small ones serve demonstrations and tests on a CPU. Knows neither weights no
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-import re
+from itertools import accumulate
 
+import numpy as np
+
+from robion_ros.models.key_table import KeyTable
 from robion_ros.models.protocol import ModelSpec
 
 
@@ -45,6 +48,22 @@ class Pi0Config:
     heads: int = 8
     kv_heads: int = 1
     head_size: int = 256
+    state_in_prompt: bool = False
+    """The state is words of the prompt: pi0.5, but for some of openpi's."""
+    shortest_period: float = 4e-3
+    """Of the embedding of the time, and below the longest."""
+    longest_period: float = 4.0
+    times_added_up: bool = False
+    """openpi adds the steps up, in float32, to the time; lerobot multiplies."""
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """Time at each step, from 1, noise, towards 0: numbers of float32, as in training."""
+        change = np.float32(-1 / self.steps)
+        found = [np.float32(1 - step / self.steps) for step in range(self.steps)]
+        if self.times_added_up:
+            found = list(accumulate([np.float32(1), *[change] * (self.steps - 1)]))
+        return tuple(map(float, found))
 
     @property
     def prefix_tokens(self) -> int:
@@ -72,7 +91,7 @@ def small(config: Pi0Config) -> Pi0Config:
 
 
 PI0 = Pi0Config('pi0', adaptive=False, prompt_tokens=48)
-PI05 = Pi0Config('pi05', adaptive=True, prompt_tokens=200)
+PI05 = Pi0Config('pi05', adaptive=True, prompt_tokens=200, state_in_prompt=True)
 CONFIGS = {config.architecture: config for config in (PI0, PI05, small(PI0), small(PI05))}
 """By the name of the architecture in a factory file."""
 
@@ -81,21 +100,18 @@ RENAMES: Mapping[str, str] = {
     r'paligemma\.model\.vision_tower\.vision_model\.': 'vision_tower.',
     r'paligemma\.model\.multi_modal_projector\.linear\.': 'multi_modal_projector.',
     r'paligemma\.model\.language_model\.layers\.': 'language_model.',
-    r'paligemma\.(lm_head|model\.language_model\.embed_tokens)\.': 'embed_tokens.',
+    r'paligemma\.model\.language_model\.embed_tokens\.': 'embed_tokens.',
+    r'paligemma\.lm_head\.': 'lm_head.',
     r'gemma_expert\.model\.layers\.': 'expert.',
     r'gemma_expert\.model\.norm\.': 'norm.',
 }
-UNUSED = 'paligemma.model.language_model.norm.', 'gemma_expert.lm_head.'
+UNUSED = ('paligemma.model.language_model.norm.', 'gemma_expert.lm_head.',
+          'gemma_expert.model.embed_tokens.')
 """Parts of the checkpoints that serve training alone."""
-
-
-def checkpoint_name(key: str) -> str | None:
-    """Return the name here of a weight of lerobot's or openpi's PyTorch checkpoints, if any."""
-    name = key.removeprefix('model.').removeprefix('paligemma_with_expert.')
-    if name.startswith(UNUSED):
-        return None
-    for pattern, here in RENAMES.items():
-        name, found = re.subn(f'^{pattern}', here, name)
-        if found:
-            break
-    return name.replace('.out_proj.', '.o_proj.')
+KEYS = {
+    'pi0': KeyTable(('model.', 'paligemma_with_expert.'), RENAMES, {'.out_proj.': '.o_proj.'},
+                    UNUSED, {'embed_tokens.weight': 'lm_head.weight'}),
+}
+# What pi0 was trained with and pi0.5 has no place for.
+KEYS['pi05'] = replace(KEYS['pi0'], unused=(*UNUSED, 'state_proj.'))
+"""Of lerobot's checkpoints and those that openpi converts to PyTorch."""

@@ -8,7 +8,7 @@ differs between models is an argument.
 
 from dataclasses import dataclass
 import logging
-from typing import Literal
+from typing import Literal, Protocol
 
 import cv2
 import numpy as np
@@ -45,13 +45,7 @@ def resize_with_pad(image: np.ndarray, size: int, anchor: Anchor = 'centre',
     Bilinear, as pi0 and SmolVLA do it: uint8 is rounded, float32 is not. fill is the value of
     the rest, in the picture's own range.
     """
-    if image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
-        raise ValueError(f'the image has shape {list(image.shape)}, must be [height, width, 3]')
-    height, width = image.shape[:2]
-    ratio = max(height, width) / size
-    # The quotients may fall just below a whole number. So they do where the models were
-    # trained, and what counts is to see the same pixels.
-    rows, columns = max(1, int(height / ratio)), max(1, int(width / ratio))
+    rows, columns = inner_size(image, size)
     scaled = cv2.resize(image, (columns, rows), interpolation=cv2.INTER_LINEAR)
     top, left = size - rows, size - columns
     if anchor == 'centre':
@@ -61,20 +55,82 @@ def resize_with_pad(image: np.ndarray, size: int, anchor: Anchor = 'centre',
     return padded
 
 
-@dataclass(frozen=True, eq=False)
-class Scaling:
-    """How the robot's units become the model's: (x - offset) / scale, value by value."""
+def inner_size(image: np.ndarray, size: int) -> tuple[int, int]:
+    """Return rows and columns of a picture [H, W, 3] scaled to fit into a square."""
+    if image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
+        raise ValueError(f'the image has shape {list(image.shape)}, must be [height, width, 3]')
+    height, width = image.shape[:2]
+    ratio = max(height, width) / size
+    # The quotients may fall just below a whole number. So they do where the models were
+    # trained, and what counts is to see the same pixels.
+    return max(1, int(height / ratio)), max(1, int(width / ratio))
 
-    offset: ArrayLike
-    scale: ArrayLike
+
+class Units(Protocol):
+    """How the robot's units become the model's and the model's the robot's, value by value."""
 
     def apply(self, values: np.ndarray) -> np.ndarray:
         """Turn the robot's units [..., n] into the model's, float32."""
-        return np.divide(np.subtract(values, self.offset), self.scale).astype(np.float32)
+
+    def invert(self, values: np.ndarray) -> np.ndarray:
+        """Turn the model's units [..., n] into the robot's, float32."""
+
+    def cut(self, size: int) -> 'Units':
+        """Return the same for the first values alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """
+    (x - offset) / scale, value by value.
+
+    Arrays of float32 are computed with in float32, as where the model was trained.
+    """
+
+    offset: ArrayLike
+    scale: ArrayLike
+    divisor: ArrayLike | None = None
+    """What apply divides by instead of scale, where the two are not the same."""
+
+    def apply(self, values: np.ndarray) -> np.ndarray:
+        """Turn the robot's units [..., n] into the model's, float32."""
+        divisor = self.scale if self.divisor is None else self.divisor
+        return np.divide(np.subtract(values, self.offset), divisor).astype(np.float32)
 
     def invert(self, values: np.ndarray) -> np.ndarray:
         """Turn the model's units [..., n] into the robot's, float32."""
         return np.add(np.multiply(values, self.scale), self.offset).astype(np.float32)
+
+    def cut(self, size: int) -> 'Scaling':
+        """Return the same for the first values alone."""
+        if np.ndim(self.offset) == 0:
+            return self
+        divisor = None if self.divisor is None else np.asarray(self.divisor)[:size]
+        return Scaling(np.asarray(self.offset)[:size], np.asarray(self.scale)[:size], divisor)
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """From -1, at low, to 1, at low + width, value by value; what is outside stays outside."""
+
+    low: np.ndarray
+    width: np.ndarray
+
+    def apply(self, values: np.ndarray) -> np.ndarray:
+        """Turn the robot's units [..., n] into the model's, float32."""
+        return ((values - self.low) * 2 / self.width - 1).astype(np.float32)
+
+    def invert(self, values: np.ndarray) -> np.ndarray:
+        """Turn the model's units [..., n] into the robot's, float32."""
+        return ((values + 1) * self.width / 2 + self.low).astype(np.float32)
+
+    def cut(self, size: int) -> 'Span':
+        """Return the same for the first values alone."""
+        return Span(self.low[:size], self.width[:size])
+
+
+IDENTITY = Scaling(0.0, 1.0)
+"""The robot's units are the model's."""
 
 
 def pad_values(values: np.ndarray, size: int) -> torch.Tensor:

@@ -7,12 +7,15 @@ missing does not keep others from loading. Knows neither devices nor queues.
 """
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
 from robion_ros.architectures import ARCHITECTURES
 from robion_ros.config import check_choice, FieldError, ModelConfig
+from robion_ros.models.checkpoint import Progress
+from robion_ros.models.description import Description
 from robion_ros.models.protocol import Model, ModelSpec
 
 
@@ -22,20 +25,25 @@ class Architecture(Protocol):
     def configure(self, model: ModelConfig) -> Any:
         """Read the checkpoint's configuration, or make one up for the model; see its spec."""
 
-    def load(self, model: ModelConfig, config: Any, device: torch.device) -> Model:
+    def load(self, model: ModelConfig, config: Any, device: torch.device,
+             progress: Progress | None = None) -> Model:
         """Build the model on a device with the checkpoint's weights or random ones."""
 
+    def inspect(self, folder: Path, tokenizer: str = '') -> Description:
+        """Say what a checkpoint folder of the architecture holds, and what it lacks."""
 
-def load(model: ModelConfig, device: str) -> Model:
+
+def load(model: ModelConfig, device: str, progress: Progress | None = None) -> Model:
     """
     Load a model; raise ValueError where it is not what the factory file says.
 
-    Without a checkpoint its weights are random and its sizes those of the factory file.
+    Without a checkpoint its weights are random and its sizes those of the factory file. progress
+    is told of the weights that are read; by default the log is.
     """
     architecture = find(model.architecture)
     config = architecture.configure(model)
     check_sizes(config.spec, model)
-    return architecture.load(model, config, torch.device(device))
+    return architecture.load(model, config, torch.device(device), progress)
 
 
 def find(name: str) -> Architecture:

@@ -9,7 +9,7 @@ Knows neither queues nor streams.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache, partial
 import math
 from pathlib import Path
@@ -22,6 +22,8 @@ import torch.nn.functional as F
 from robion_ros.config import check_range, FieldError, ModelConfig
 from robion_ros.core import Observation
 from robion_ros.models import checkpoint, layers, processing
+from robion_ros.models.description import Description, misfits
+from robion_ros.models.hub import locate
 from robion_ros.models.protocol import ModelSpec, Tensors
 from robion_ros.models.tokenizer import byte_tokens, PADDING, VOCABULARY
 
@@ -246,18 +248,33 @@ def prompt_tokens(prompt: str, size: int) -> tuple[Tensor, Tensor]:
 def configure(model: ModelConfig) -> TinyConfig:
     """Read the checkpoint's configuration, or make one up for the model."""
     if model.checkpoint:
-        return checkpoint.read_config(Path(model.checkpoint), TinyConfig, 'tiny')
+        config = checkpoint.read_config(locate(model.checkpoint), TinyConfig, 'tiny')
+        return replace(config, step_duration=model.step_duration or config.step_duration)
     joints, actions = len(model.joints), len(model.action_names)
     return TinyConfig(len(model.cameras), (0.0,) * joints, (1.0,) * joints, (0.0,) * actions,
-                      (1.0,) * actions, padded_size=max(32, joints, actions))
+                      (1.0,) * actions, padded_size=max(32, joints, actions),
+                      step_duration=model.step_duration or TinyConfig.step_duration)
 
 
-def load(model: ModelConfig, config: TinyConfig, device: torch.device) -> Tiny:
+def load(model: ModelConfig, config: TinyConfig, device: torch.device,
+         progress: checkpoint.Progress | None = None) -> Tiny:
     """Build the model on a device with the checkpoint's weights or random ones."""
     with torch.device('meta'):
         network = TinyNetwork(config).requires_grad_(False)
     if model.checkpoint:
-        checkpoint.load(Path(model.checkpoint), network, device)
+        checkpoint.load(locate(model.checkpoint), network, device, progress=progress)
     else:
         layers.randomise(network.to_empty(device=device), model.seed)
     return Tiny(config, network)
+
+
+def inspect(folder: Path, tokenizer: str = '') -> Description:
+    """Say what a checkpoint folder holds, and what it lacks."""
+    c = checkpoint.read_config(folder, TinyConfig, 'tiny')
+    with torch.device('meta'):
+        network = TinyNetwork(c)
+    units = 'scaled by mean and deviation'
+    return Description(
+        'tiny', 'robion_ros', (), c.cameras, len(c.state_mean), len(c.action_mean), (), c.horizon,
+        c.steps, c.step_duration, c.image_size, c.prompt_tokens, units, units, '',
+        problems=misfits(folder, network))

@@ -13,6 +13,7 @@ import torch
 
 from robion_ros.models import checkpoint, registry
 from robion_ros.models.checkpoint import CheckpointError
+from robion_ros.models.key_table import KeyTable
 from robion_ros.models.layers import Attention, randomise
 
 KEY = 'expert.0.self_attn.k_proj.weight'
@@ -160,8 +161,8 @@ def test_names_of_other_formats_are_translated(tmp_path):
     checkpoint.save(tmp_path, {}, stored | {'lm_head.weight': torch.zeros(3)})
     with torch.device('meta'):
         loaded = Attention(8, 2, 1, 4).requires_grad_(False)
-    checkpoint.load(tmp_path, loaded, torch.device('cpu'), lambda key: (
-        None if key.startswith('lm_head') else key.removeprefix('model.')))
+    checkpoint.load(tmp_path, loaded, torch.device('cpu'),
+                    KeyTable(('model.',), unused=('lm_head',)))
     torch.testing.assert_close(loaded.qkv.weight, layer.qkv.weight, atol=0, rtol=0)
     torch.testing.assert_close(loaded.o_proj.weight, layer.o_proj.weight, atol=0, rtol=0)
 
@@ -170,7 +171,8 @@ def test_two_tensors_for_one_weight_are_refused(tmp_path):
     checkpoint.save(tmp_path, {}, {'a.weight': torch.zeros(2, 2), 'b.weight': torch.zeros(2, 2)})
     module = torch.nn.ModuleDict({'x': torch.nn.Linear(2, 2, bias=False)})
     with pytest.raises(CheckpointError, match=r'a.weight and b.weight are both x.weight'):
-        checkpoint.load(tmp_path, module, torch.device('cpu'), lambda key: 'x' + key[1:])
+        checkpoint.load(tmp_path, module, torch.device('cpu'),
+                        KeyTable(renames={'[ab]': 'x'}))
 
 
 def test_no_memory_is_taken_for_a_checkpoint_that_does_not_fit(tmp_path):

@@ -13,7 +13,8 @@ from torch.utils._pytree import tree_leaves
 
 from robion_ros.models import checkpoint, processing, registry
 from robion_ros.models.pi0 import Pi0, Pi0Network
-from robion_ros.models.pi0_config import checkpoint_name, CONFIGS, PI0, PI05
+from robion_ros.models.pi0_config import CONFIGS, KEYS, PI0, PI05
+from robion_ros.models.pi0_processing import Pi0Processing
 from robion_ros.models.tokenizer import byte_tokens
 
 PROMPTS = 'pick', 'put the blue ball into the box', 'öffne die Tür'
@@ -158,8 +159,9 @@ def test_prompts_are_worded_as_the_published_ones(pi0, observe):
 
 
 def test_states_and_actions_are_scaled(pi0, observe):
-    model = Pi0(pi0.config, pi0.network, action_scaling=processing.Scaling(10.0, 0.1),
-                state_scaling=processing.Scaling(np.zeros(7), np.full(7, 2.0)))
+    model = Pi0(pi0.config, pi0.network, Pi0Processing(
+        pi0.config, actions=processing.Scaling(10.0, 0.1),
+        state=processing.Scaling(np.zeros(7), np.full(7, 2.0))))
     observation = replace(observe(), state=np.ones(7, np.float32))
     if not pi0.config.adaptive:
         state = model.preprocess(observation)['state']
@@ -213,7 +215,8 @@ def test_published_checkpoints_fill_the_network(pi0, tmp_path, wrapped):
     save_file(weights, tmp_path / 'model.safetensors')
     (tmp_path / 'config.json').write_text(json.dumps({}))
     network = on_meta(pi0.config).requires_grad_(False)
-    checkpoint.load(tmp_path, network, torch.device('cpu'), checkpoint_name)
+    checkpoint.load(tmp_path, network, torch.device('cpu'),
+                    KEYS[pi0.config.architecture.removesuffix('_small')])
     found = checkpoint.named_weights(network)
     for name, weight in checkpoint.named_weights(pi0.network).items():
         torch.testing.assert_close(found[name], weight, atol=0, rtol=0, msg=name)

@@ -146,7 +146,7 @@ class Reference:
     def actions(self, inputs, noise):
         actions = noise.double()
         for step in range(self.c.steps):
-            time = 1 - step / self.c.steps
+            time = float(torch.tensor(1 - step / self.c.steps))  # Of float32, as in training.
             actions = actions - self.velocity(inputs, actions, time) / self.c.steps
         return actions
 

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Files of a checkpoint folder, and what is said of one that is missing or not what it should be.
+
+Knows neither layouts nor tensors.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+Value = TypeVar('Value')
+
+CONFIG = 'config.json'
+SHOWN = 12
+"""Most names of files in an error."""
+
+
+class CheckpointError(ValueError):
+    """A checkpoint is not what the model needs; the message says what, where and the mend."""
+
+
+def require(folder: Path, name: str, mend: str = '') -> Path:
+    """Return the path of a file; raise CheckpointError, with the mend, where there is none."""
+    path = folder / name
+    if not folder.is_dir():
+        raise CheckpointError(f'checkpoint {folder} is not a folder')
+    if path.is_file():
+        return path
+    found = sorted(entry.name for entry in folder.iterdir())
+    inner = sorted(entry.parent.name for entry in folder.glob(f'*/{name}'))
+    if inner and not mend:
+        mend = f'did you mean {folder / inner[0]}?'
+    listed = ', '.join(found[:SHOWN] + ['...'] * (len(found) > SHOWN)) or 'nothing'
+    raise CheckpointError(f'checkpoint {folder} has no {name}; it has {listed}'
+                          + (f'; {mend}' if mend else ''))
+
+
+def read_json(folder: Path, name: str = CONFIG, mend: str = '') -> dict[str, Any]:
+    """Return the object that a JSON file of the folder holds."""
+    path = require(folder, name, mend)
+    try:
+        values = json.loads(path.read_text(encoding='utf-8'))
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f'{path} is not JSON: {error}') from error
+    if not isinstance(values, dict):
+        raise CheckpointError(f'{path} holds a {type(values).__name__}, must be an object')
+    return values
+
+
+def unfold(values: Any, key: str, kind: type[Value]) -> Value:
+    """Return what stands at a key; raise ValueError unless it is there and of a kind."""
+    if not isinstance(values, dict) or key not in values:
+        raise ValueError(f'{key} is missing')
+    value = values[key]
+    # A truth value is no number, and a whole number is one.
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind:
+        raise ValueError(f'{key} is {value!r:.80}, must be of type {kind.__name__}')
+    return value

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Tokenizers from files: tokenizer.json (tokenizers) or *.model (sentencepiece).
+
+Either package is asked for only when its file is. Knows no model; files are never downloaded.
+"""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from robion_ros.models.folder import CheckpointError
+from robion_ros.models.tokenizer import Tokenizer
+
+NAMES = 'tokenizer.json', 'tokenizer.model', 'paligemma_tokenizer.model'
+"""Looked for beside the weights, in this order."""
+BEGIN = '<bos>'
+
+
+class JsonTokenizer:
+    """A file of Hugging Face's tokenizers."""
+
+    def __init__(self, path: Path) -> None:
+        self._tokenizer: Any = _import('tokenizers', path).Tokenizer.from_file(str(path))
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        begin = self._tokenizer.token_to_id(BEGIN)
+        if begin is None:
+            raise ValueError(f'it has no token {BEGIN}')
+        self.begin: int = begin
+        # Tokens added for other uses, such as <image>, may lie beyond the embeddings.
+        self.size: int = self._tokenizer.get_vocab_size(with_added_tokens=False)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text, without the one that begins a prompt."""
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+class PieceTokenizer:
+    """A file of sentencepiece."""
+
+    def __init__(self, path: Path) -> None:
+        package = _import('sentencepiece', path)
+        self._processor: Any = package.SentencePieceProcessor(model_proto=path.read_bytes())
+        self.begin: int = self._processor.bos_id()
+        if self.begin < 0:
+            raise ValueError('it has no token that begins a text')
+        self.size: int = self._processor.get_piece_size()
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text, without the one that begins a prompt."""
+        return list(self._processor.encode(text))
+
+
+def find_tokenizer(folder: Path, configured: str = '') -> Path | None:
+    """Return the file that is configured, or else that of the folder, if any."""
+    if configured:
+        return Path(configured)
+    return next((folder / name for name in NAMES if (folder / name).is_file()), None)
+
+
+def open_tokenizer(folder: Path, configured: str, source: str, vocabulary: int) -> Tokenizer:
+    """
+    Open the tokenizer of a checkpoint with so many embeddings.
+
+    source says, for the error where there is none, which tokenizer it has to be.
+    """
+    path = find_tokenizer(folder, configured)
+    if path is None:
+        raise CheckpointError(
+            f'checkpoint {folder} has no tokenizer: copy {source} there as {NAMES[0]} or '
+            f'{NAMES[1]}, or name the file with the key tokenizer of the factory file')
+    if not path.is_file():
+        raise CheckpointError(f'tokenizer {path} is not a file')
+    try:
+        tokenizer: Tokenizer = (JsonTokenizer if path.suffix == '.json' else PieceTokenizer)(path)
+    except ImportError:
+        raise
+    except Exception as error:  # The packages raise what they like.
+        raise CheckpointError(f'tokenizer {path} cannot be read: {error}') from error
+    if tokenizer.size > vocabulary:
+        raise CheckpointError(f'tokenizer {path} has {tokenizer.size} tokens, the model knows '
+                              f'{vocabulary}: it is not the one that the model was trained with, '
+                              f'{source}')
+    return tokenizer
+
+
+def _import(name: str, path: Path) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ImportError(f'{path} needs the package {name}: pip install {name}') from error

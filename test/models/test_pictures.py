@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures as lerobot and openpi see them; test_pi0_golden.py compares them with theirs."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+import torch
+
+from robion_ros.models import pictures
+from robion_ros.models.processing import inner_size
+
+SIDE, SIZE = st.integers(1, 90), st.integers(1, 64)
+KINDS = pictures.plain, pictures.exact, pictures.smoothed
+
+
+def picture(height, width, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize('kind', KINDS, ids=lambda kind: kind.__name__)
+@given(height=SIDE, width=SIDE, size=SIZE)
+def test_a_picture_stands_in_the_middle_of_black(kind, height, width, size):
+    result = kind(np.full((height, width, 3), 255, np.uint8), size)
+    assert result.shape == (size, size, 3)
+    assert result.dtype == (torch.float32 if kind is pictures.exact else torch.uint8)
+    assert set(result.float().round().unique().tolist()) <= {0, 255}
+    rows, columns = (result[..., 0].amax(axis).nonzero().flatten() for axis in (1, 0))
+    for places in (rows, columns):
+        before, after = int(places[0]), size - 1 - int(places[-1])
+        assert after - before in (0, 1)
+
+
+@pytest.mark.parametrize('kind', KINDS, ids=lambda kind: kind.__name__)
+def test_a_picture_of_the_right_size_stays_as_it_is(kind):
+    image = picture(32, 32)
+    assert torch.equal(kind(image, 32), torch.from_numpy(image).to(kind(image, 32).dtype))
+
+
+def means(lines, wanted):
+    """Return weighted means along the first axis, the weights falling off as a triangle."""
+    scale = len(lines) / wanted
+    places = np.arange(len(lines)) + 0.5
+    centres = (np.arange(wanted)[:, None] + 0.5) * scale
+    weights = np.maximum(1 - np.abs(places - centres) / max(scale, 1), 0)
+    return np.tensordot(weights / weights.sum(1, keepdims=True), lines, 1)
+
+
+@given(height=SIDE, width=SIDE, size=SIZE)
+def test_smoothing_is_a_mean_of_what_a_pixel_covers(height, width, size):
+    image = picture(height, width)
+    rows, columns = inner_size(image, size)
+    wanted = means(means(image.swapaxes(0, 1), columns).swapaxes(0, 1), rows)
+    top, left = (size - rows) // 2, (size - columns) // 2
+    found = pictures.smoothed(image, size)[top:top + rows, left:left + columns].numpy()
+    assert np.abs(found - wanted).max() < 1.01  # It is rounded twice.
+
+
+@pytest.mark.parametrize('kind', KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize('view', [
+    lambda image: image[:, :, ::-1], lambda image: image[::-1], lambda image: image[:, :40],
+], ids=['colours swapped', 'upside down', 'padded rows'])
+def test_views_are_read_as_what_they_show_and_left_alone(kind, view):
+    seen = view(picture(60, 80))
+    seen.flags.writeable = False
+    assert torch.equal(kind(seen, 32), kind(seen.copy(), 32))
+
+
+@pytest.mark.parametrize('kind', KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize('shape', [(0, 4, 3), (4, 4), (4, 4, 4)], ids=str)
+def test_what_is_no_picture_is_refused(kind, shape):
+    with pytest.raises(ValueError, match=r'must be \[height, width, 3\]'):
+        kind(np.zeros(shape, np.uint8), 8)
