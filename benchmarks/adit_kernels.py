@@ -71,16 +71,17 @@ def make_inputs(model: Any, batch: int, seed: int) -> Inputs:
                   state if c.adaptive else model.network.state_proj(state))
 
 
-def capture(run: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    """Warm a function up and capture it."""
-    stream = torch.cuda.Stream()
+def capture(run: Callable[[], object],
+            stream: torch.cuda.Stream | None = None) -> torch.cuda.CUDAGraph:
+    """Warm a function up and capture it; it keeps the part of the GPU that stream has."""
+    stream = stream or torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(2):
             run()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=stream):
         run()
     return graph
 

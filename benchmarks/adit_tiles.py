@@ -3,10 +3,12 @@
 Looks for the fastest tiles of the action expert's kernels on this GPU.
 
 python3 benchmarks/adit_tiles.py [--batches 1 2 4] [--rounds 2] [--fields attention qkv ...]
+    [--sms 36]
 
 Goes from kernel to kernel, times a whole denoising step with each candidate for that kernel,
-and keeps the fastest; prints what robion_ros/models/kernels/tiles.py may hold. A few minutes
-a batch and round, most of them compilation.
+and keeps the fastest; prints what robion_ros/models/kernels/tiles.py may hold. With --sms the
+kernels have so many multiprocessors, as beside a VLM stage that has the others. A few minutes a
+batch and round, most of them compilation.
 """
 
 import argparse
@@ -18,6 +20,7 @@ from adit_kernels import capture, Inputs, make_inputs, make_model, median_time
 import torch
 import triton
 
+from robion_ros.engine.partition import open_partitions
 from robion_ros.models.kernels.denoise import launch, workspace
 from robion_ros.models.kernels.tiles import for_batch, Span, Tile, Tiles
 from robion_ros.models.kernels.weights import Expert
@@ -49,17 +52,32 @@ def spans(size: int) -> Iterator[Span]:
                         if rows == 64 or warps == 8)
 
 
-def step_time(expert: Expert, given: Inputs, tiles: Tiles) -> float:
-    """Time one denoising step, us."""
+def find_stream(sms: int) -> torch.cuda.Stream | None:
+    """Return a stream that has at most so many multiprocessors; None for all of them."""
+    if not sms:
+        return None
+    partitions = open_partitions(0)
+    if partitions is None:
+        raise SystemExit('this GPU cannot be divided')
+    cap = min(cap for cap in partitions.caps if cap >= partitions.sms - sms)
+    print(f'{partitions.sms - cap} of {partitions.sms} multiprocessors')
+    return partitions.streams(cap).adit
+
+
+def step_time(expert: Expert, given: Inputs, tiles: Tiles,
+              stream: torch.cuda.Stream | None) -> float:
+    """Time one denoising step on a stream, us."""
     noise, cache, valid, cos, sin, _, first = given
     own = None if expert.norms.adaptive else first
     space = workspace(expert, len(noise), cos.shape[2], cache.shape[4], tiles)
     space.actions[:, -noise.shape[1]:].copy_(noise)
     run = launch(expert, cache, valid, (cos, sin), own, space, tiles)
-    return 1e3 * median_time(capture(lambda: run.step(space.steps[0], cache)))
+    return 1e3 * median_time(capture(lambda: run.step(space.steps[0], cache),
+                                     stream))
 
 
-def improve(expert: Expert, given: Inputs, tiles: Tiles, field: str) -> Tiles:
+def improve(expert: Expert, given: Inputs, tiles: Tiles, field: str,
+            stream: torch.cuda.Stream | None) -> Tiles:
     """Return tiles with the fastest candidate for one field."""
     rows = given.noise.shape[0] * given.cos.shape[2]
     depths = {'qkv': expert.width, 'output': expert.heads * expert.size,
@@ -71,11 +89,11 @@ def improve(expert: Expert, given: Inputs, tiles: Tiles, field: str) -> Tiles:
         candidates = list(tiles_of_product(depths[field], field not in ('qkv', 'gate_up'), rows))
     else:
         candidates = [1, 2, 4, 8]
-    found = [(step_time(expert, given, tiles), tiles)]
+    found = [(step_time(expert, given, tiles, stream), tiles)]
     for candidate in candidates:
         changed = replace(tiles, **{field: candidate})
         try:
-            found.append((step_time(expert, given, changed), changed))
+            found.append((step_time(expert, given, changed, stream), changed))
         except (ValueError, triton.runtime.errors.OutOfResources) as error:
             print(f'    {candidate} does not fit: {error}')
     found.sort(key=lambda pair: pair[0])
@@ -91,17 +109,19 @@ def main() -> None:
     parser.add_argument('--architecture', default='pi0')
     parser.add_argument('--batches', type=int, nargs='+', default=[1, 2, 4])
     parser.add_argument('--rounds', type=int, default=1)
+    parser.add_argument('--sms', type=int, default=0, help='multiprocessors; default: all')
     parser.add_argument('--fields', nargs='+', default=list(Tiles.__dataclass_fields__))
     arguments = parser.parse_args()
     with torch.inference_mode():
         model = make_model(arguments.architecture)
-        expert = make_expert(model)
+        expert, stream = make_expert(model), find_stream(arguments.sms)
         for batch in arguments.batches:
             given, tiles = make_inputs(model, batch, 0), for_batch(batch)
             for _ in range(arguments.rounds):
                 for field in arguments.fields:
-                    tiles = improve(expert, given, tiles, field)
-            print(f'{batch}: {tiles}, {step_time(expert, given, tiles):.1f} us a step', flush=True)
+                    tiles = improve(expert, given, tiles, field, stream)
+            print(f'{batch}: {tiles}, {step_time(expert, given, tiles, stream):.1f} us a step',
+                  flush=True)
 
 
 if __name__ == '__main__':
