@@ -9,7 +9,8 @@ field by name, and neither ROS nor torch.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import fields, is_dataclass, MISSING
+from dataclasses import asdict, fields, is_dataclass, MISSING
+import json
 import os
 from pathlib import Path
 import re
@@ -63,6 +64,11 @@ def read(kind: type[T], path: str | os.PathLike[str], example: str) -> T:
         raise ConfigError('\n'.join(walk.problems))
     assert isinstance(config, kind)
     return config
+
+
+def dump(factory: FactoryConfig) -> str:
+    """Return a factory as the text of a factory file: JSON, which is YAML, too."""
+    return json.dumps(asdict(factory), indent=1, ensure_ascii=False, default=dict)
 
 
 def _read(path: str | os.PathLike[str], example: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from robion_ros.bench.capacity import search, spread
+from robion_ros.bench.capacity import MOST, search, spread
 from robion_ros.bench.network import Network
 from robion_ros.bench.results import Results
 from robion_ros.bench.serving import Open, Serving
@@ -43,6 +43,8 @@ class Evaluation:
     first: int = 4
     """The search for a capacity begins with so many robots."""
     resolution: int = 1
+    most: int = MOST
+    """No larger number is tried."""
 
     def find_capacity(self, way: Way) -> int:
         """Find the largest number of robots that a way of serving sustains."""
@@ -51,7 +53,7 @@ class Evaluation:
             def passes(count: int) -> bool:
                 rows[count] = self.measure(way, serving, count, early=True)
                 return bool(rows[count]['passes'])
-            found = search(passes, self.first, self.resolution)
+            found = search(passes, self.first, self.resolution, self.most)
         row = {key: value for key, value in rows[found].items()
                if key not in ('epochs', 'requests')} if found else None
         self.results.add_result({**way.labels, 'capacity': found, 'row': row})
@@ -61,7 +63,8 @@ class Evaluation:
     def sweep(self, ways: Sequence[Way], counts: Sequence[int] = ()) -> None:
         """Measure every way with every count; by default with counts around the first's limit."""
         if not counts:
-            counts = spread(self.find_capacity(ways[0]))
+            counts = [count for count in spread(self.find_capacity(ways[0]))
+                      if count <= self.most]
             self.results.found['results'].clear()
         for way in ways:
             known = {row['robots'] for row in self.results.found['rows']

@@ -9,11 +9,13 @@ import argparse
 from collections.abc import Mapping, Sequence
 from functools import partial
 import logging
+import os
 from pathlib import Path
 import sys
 from typing import Any, cast
 
 from robion_ros.bench.ablation import run_ablation
+from robion_ros.bench.capacity import MOST
 from robion_ros.bench.engines import Engines, make_sources
 from robion_ros.bench.evaluate import Evaluation, spread_deadlines, Way
 from robion_ros.bench.machine import describe_machine, format_machine
@@ -24,8 +26,10 @@ from robion_ros.bench.prepared import make_configs, prepare, Prepared
 from robion_ros.bench.report import make_table
 from robion_ros.bench.results import load_results, Results
 from robion_ros.bench.settings import BenchError, find_slos, Mode, name_models, Traffic
-from robion_ros.commands.bench_arguments import MODES
+from robion_ros.commands.bench_arguments import MODES, ROS_MODES
+from robion_ros.commands.domain import claim_domain
 from robion_ros.commands.table import format_table
+from robion_ros.config import EngineKind, ModelConfig
 
 NO_SLO = 1.0
 """The deadline of models whose locksteps are timed, where it plays no part, s."""
@@ -77,8 +81,10 @@ def evaluate(arguments: argparse.Namespace) -> int:
 def measure_locksteps(arguments: argparse.Namespace, results: Results) -> None:
     """Time locksteps."""
     models = name_models([arguments.model])
-    prepared = make_ready(arguments, models, dict.fromkeys(models, NO_SLO), Traffic().rate)
-    describe(arguments, results, prepared, {})
+    configs = make_configs(models, dict.fromkeys(models, NO_SLO), Traffic().rate,
+                           arguments.cameras, arguments.joints, arguments.seed)
+    prepared = make_ready(arguments, configs)
+    describe(arguments, results, configs, prepared.device.name, {})
     for row in run_ablation(prepared, arguments.repeats, say):
         results.add_row(row)
 
@@ -91,21 +97,62 @@ def measure_traffic(arguments: argparse.Namespace, results: Results) -> None:
     traffic = Traffic(arguments.rate, arguments.epochs, arguments.seconds, arguments.lead,
                       arguments.seed, arguments.target)
     network = load_network(arguments.network)
-    prepared = make_ready(arguments, models, slos, traffic.rate)
+    configs = make_configs(models, slos, traffic.rate, arguments.cameras, arguments.joints,
+                           arguments.seed)
+    if arguments.kind != 'colocate' and arguments.ros:
+        ways = compare_factories(arguments, results, configs, slos)
+    else:
+        ways = compare_engines(arguments, results, configs, slos)
+    if arguments.kind == 'sweep':
+        evaluation = Evaluation(traffic, network, results, say, show, most=find_most(arguments))
+        evaluation.sweep(ways, arguments.robots)
+        return
+    evaluation = Evaluation(traffic, network, results, say, show, arguments.first,
+                            arguments.resolution, find_most(arguments))
+    for way in ways:
+        evaluation.find_capacity(way)
+
+
+def find_most(arguments: argparse.Namespace) -> int:
+    """Return the largest number of robots that can be asked for."""
+    most = getattr(arguments, 'ros', None) or MOST
+    asked = max(getattr(arguments, 'robots', ()), default=0)
+    if asked > most:
+        raise BenchError(f'--robots asks for {asked}, --ros allows {most}: raise it')
+    return most
+
+
+def compare_engines(arguments: argparse.Namespace, results: Results,
+                    configs: Mapping[str, ModelConfig], slos: Mapping[str, float]
+                    ) -> Sequence[Way]:
+    """Make the models ready once and return the ways of serving them here."""
+    prepared = make_ready(arguments, configs)
     second = find_second(prepared.device.name, arguments.second_device)
-    describe(arguments, results, prepared, slos, second)
+    describe(arguments, results, prepared.configs, prepared.device.name, slos, second)
     width, height = arguments.image
     engines = Engines(prepared, make_sources(prepared, height, width, arguments.seed),
                       arguments.late, ModeOptions(arguments.slots, arguments.buffer, second))
-    if arguments.kind == 'sweep':
-        evaluation = Evaluation(traffic, network, results, say, show)
-        evaluation.sweep(compare_modes(arguments, engines, slos), arguments.robots)
-        return
-    evaluation = Evaluation(traffic, network, results, say, show, arguments.first,
-                            arguments.resolution)
     ways = compare_policies if arguments.kind == 'colocate' else compare_modes
-    for way in ways(arguments, engines, slos):
-        evaluation.find_capacity(way)
+    return ways(arguments, engines, slos)
+
+
+def compare_factories(arguments: argparse.Namespace, results: Results,
+                      configs: Mapping[str, ModelConfig], slos: Mapping[str, float]
+                      ) -> Sequence[Way]:
+    """Return factories as ways of serving, in a ROS domain of their own."""
+    from robion_ros.bench.factories import Factories  # ROS is not everywhere.
+    most, modes = find_most(arguments), arguments.modes or ROS_MODES
+    if others := [mode for mode in modes if mode not in ROS_MODES]:
+        raise BenchError(f'a server has no mode {others[0]!r}; with --ros there are '
+                         f'{", ".join(ROS_MODES)}')
+    domain = claim_domain(os.environ)
+    say(f'ROS_DOMAIN_ID={domain}')
+    describe(arguments, results, configs, arguments.device, slos)
+    factories = Factories(configs, arguments.device, arguments.max_batch, arguments.late,
+                          most, arguments.image, arguments.seed)
+    return [Way({'mode': f'{mode} over ROS', 'policy': arguments.policy},
+                partial(factories.serve, cast(EngineKind, mode), arguments.policy), slos)
+            for mode in modes]
 
 
 def compare_modes(arguments: argparse.Namespace, engines: Engines,
@@ -133,26 +180,22 @@ def compare_policies(arguments: argparse.Namespace, engines: Engines,
             for deadlines in arguments.deadlines for policy in arguments.policies]
 
 
-def make_ready(arguments: argparse.Namespace, models: Mapping[str, str],
-               slos: Mapping[str, float], rate: float) -> Prepared:
+def make_ready(arguments: argparse.Namespace, configs: Mapping[str, ModelConfig]) -> Prepared:
     """Load models and make them ready for all modes, once."""
-    say(f'{", ".join(models)} on {arguments.device}, seed {arguments.seed}')
-    configs = make_configs(models, slos, rate, arguments.cameras, arguments.joints,
-                           arguments.seed)
+    say(f'{", ".join(configs)} on {arguments.device}, seed {arguments.seed}')
     return prepare(configs, arguments.device, arguments.max_batch)
 
 
-def describe(arguments: argparse.Namespace, results: Results, prepared: Prepared,
-             slos: Mapping[str, float], second: str = '') -> None:
+def describe(arguments: argparse.Namespace, results: Results, configs: Mapping[str, ModelConfig],
+             device: str, slos: Mapping[str, float], second: str = '') -> None:
     """Say and keep what the figures depend on."""
-    device = prepared.device.name
     machine = describe_machine([device, second] if second else [device])
     say(format_machine(machine))
     settings: dict[str, Any] = {
         key: value for key, value in vars(arguments).items()
         if key not in ('command', 'kind', 'json', 'plots', 'model', 'models', 'slo')}
     results.describe(settings | {
-        'models': {name: config.architecture for name, config in prepared.configs.items()},
+        'models': {name: config.architecture for name, config in configs.items()},
         'slo_ms': {name: slo * 1e3 for name, slo in slos.items()}, 'device': device,
         'second_device': second}, machine)
 

@@ -11,13 +11,14 @@ from typing import Any, get_args
 
 from robion_ros.architectures import ARCHITECTURES
 from robion_ros.bench.settings import Mode, Traffic
-from robion_ros.config import LateRule, Policy
+from robion_ros.config import EngineKind, LateRule, Policy
 
 DESCRIPTION = """\
 Measures how many robots one device serves in time, on random weights, without ROS.
 docs/benchmarking.md says what is measured and what each mode imitates."""
 DEADLINES = 'same', 'different'
 MODES: tuple[str, ...] = get_args(Mode)
+ROS_MODES: tuple[str, ...] = get_args(EngineKind)
 
 Reader = Callable[[str], Any]
 
@@ -55,6 +56,9 @@ def add_bench(commands: Any, number: Callable[..., Reader], output: Reader) -> N
                             help=f'of {", ".join(MODES)}; default: all that this machine allows')
         parser.add_argument('--policy', choices=get_args(Policy), default='earliest_slo_first',
                             help="which model's queue comes next (default: earliest_slo_first)")
+        parser.add_argument('--ros', type=number(int, 1, 4096), metavar='N', help='drive a whole '
+                            'factory instead, up to N robots in processes of their own over ROS; '
+                            f'modes: {", ".join(ROS_MODES)}')
     sweep.add_argument('--robots', type=numbers, default=(), metavar='N,...',
                        help='numbers of robots; default: around what the first mode sustains')
     colocate.add_argument('--models', type=architectures, default='pi0*4', metavar='NAME*N,...',

@@ -16,7 +16,7 @@ import sys
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from robion_ros.commands.demo_factory import dump, resize, swap
+from robion_ros.commands.demo_factory import resize, swap
 from robion_ros.commands.demo_run import DemoRun, Interrupted, NotServed, Script
 from robion_ros.commands.domain import claim_domain
 from robion_ros.commands.live import Screen
@@ -29,7 +29,7 @@ from robion_ros.demo_summary import (
     format_summary,
     summarize,
 )
-from robion_ros.factory_file import load
+from robion_ros.factory_file import dump, load
 from robion_ros.manager.errors import PlanError
 from robion_ros.nodes.observer import Observer
 from robion_ros.processes import environment, example_config, factory_processes

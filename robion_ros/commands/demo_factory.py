@@ -6,9 +6,8 @@ Pure functions on FactoryConfig. Knows no process and no ROS.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import count, islice
-import json
 
 from robion_ros.config import FactoryConfig, FieldError
 
@@ -55,8 +54,3 @@ def swap(factory: FactoryConfig) -> Populations:
     taker = min(takers, key=lambda model: len(robots[model]))
     moving = max(1, len(robots[giver]) * 3 // 5)
     return {giver: robots[giver][moving:], taker: robots[giver][:moving] + robots[taker]}
-
-
-def dump(factory: FactoryConfig) -> str:
-    """Return a factory as the text of a factory file: JSON, which is YAML, too."""
-    return json.dumps(asdict(factory), indent=1, ensure_ascii=False, default=dict)

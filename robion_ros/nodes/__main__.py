@@ -12,7 +12,7 @@ import sys
 
 
 def main(name: str) -> int:
-    """Run the node called name (server, manager or robot); return the exit code."""
+    """Run the node called name (server, manager, robot or traffic); return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(0))  # Nothing is held yet.
     code: int = import_module(f'robion_ros.nodes.{name}').main()

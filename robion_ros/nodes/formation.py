@@ -147,10 +147,12 @@ class Formation:
 
     def form(self, now: float) -> Draft | None:
         """Return the next request, and consume its frames, if one can be formed."""
+        if not self.active or len(self._frames) < len(self._config.cameras):
+            return None  # Mostly so: a robot's joint states come many times between two frames.
         oldest = now - self._config.max_age
         self._frames = {camera: frame for camera, frame in self._frames.items()
                         if frame.received >= oldest}
-        if (not self.active or len(self._frames) < len(self._config.cameras)
+        if (len(self._frames) < len(self._config.cameras)
                 or self._state is None or self._state[1] < oldest
                 or not self.handover.prompt or not self._rate_allows(now)):
             return None

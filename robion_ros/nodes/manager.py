@@ -8,7 +8,6 @@ from what they say.
 """
 
 from collections.abc import Collection, Mapping
-from functools import partial
 from time import monotonic, time_ns
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
@@ -30,6 +29,7 @@ from robion_ros.nodes.diagnostics import diagnostic
 from robion_ros.nodes.fleet import Fleet, places
 from robion_ros.nodes.parameters import declare, Parameter
 from robion_ros.nodes.spin import run, STOPPED
+from robion_ros.nodes.spinner import Spinner
 from robion_ros.nodes.transition import Applied, Transition
 from robion_ros.nodes.watch import Watch
 from robion_ros.srv import Rebalance
@@ -267,7 +267,7 @@ class ManagerNode(Node):
 
 def main(args: list[str] | None = None) -> int:
     """Run a manager node."""
-    return run(ManagerNode, partial(MultiThreadedExecutor, num_threads=2), __doc__ or '',
+    return run(ManagerNode, lambda: Spinner(MultiThreadedExecutor(num_threads=2)), __doc__ or '',
                PARAMETERS, args)
 
 

@@ -27,6 +27,7 @@ from robion_ros.msg import (
     ServerStatus,
 )
 from robion_ros.nodes import qos
+from robion_ros.nodes.spinner import Spinner
 from robion_ros.observed import Counter, Counts, Rebalanced, Report, Seat, Server, Snapshot
 from robion_ros.srv import Rebalance
 
@@ -40,9 +41,8 @@ STATES = {ServerStatus.UNCONFIGURED: 'unconfigured', ServerStatus.INACTIVE: 'ina
 class Observer:
     """What has been seen since it was made."""
 
-    def __init__(self, servers: Iterable[str], manager: str, robots: str = 'robot') -> None:
-        """Watch servers and a manager, and finish simulated robots, by the names of nodes."""
-        self._closing = False
+    def __init__(self, servers: Iterable[str], manager: str, robots: str = '') -> None:
+        """Watch servers and a manager, and finish simulated robots, if any, by names of nodes."""
         self._lock = Lock()
         self._reports: dict[str, Report] = {}
         self._servers: dict[str, Server] = {}
@@ -60,10 +60,11 @@ class Observer:
                                        qos.REPORTS_QOS)
         self._rebalance = self._node.create_client(Rebalance,
                                                    qos.private(manager, qos.REBALANCE))
-        self._finish = self._node.create_client(Trigger, qos.private(robots, qos.FINISH))
-        self._executor = SingleThreadedExecutor(context=self._context)
-        self._executor.add_node(self._node)
-        self._thread = Thread(target=self._spin, name='observer', daemon=True)
+        self._finish = self._node.create_client(
+            Trigger, qos.private(robots, qos.FINISH)) if robots else None
+        self._spinner = Spinner(SingleThreadedExecutor(context=self._context))
+        self._spinner.add_node(self._node)
+        self._thread = Thread(target=self._spinner.spin, name='observer', daemon=True)
         self._thread.start()
 
     def snapshot(self) -> Snapshot:
@@ -75,7 +76,7 @@ class Observer:
     def missing(self) -> list[str]:
         """Return the services that are not there yet; to be called only once they are."""
         return [client.service_name for client in (self._rebalance, self._finish)
-                if not client.service_is_ready()]
+                if client and not client.service_is_ready()]
 
     def rebalance(self, populations: Mapping[str, Sequence[str]],
                   dry_run: bool = False) -> Future[Rebalanced]:
@@ -91,21 +92,16 @@ class Observer:
 
     def finish(self) -> Future[str]:
         """Tell the robots to publish no more; wait for it with a deadline."""
+        assert self._finish is not None, 'no robots were named'
         return call(self._finish, Trigger.Request(), lambda answer: str(answer.message))
 
     def close(self) -> None:
         """End the thread and leave the ROS graph."""
-        # Not shutdown() first: it takes the guards away under the feet of a running callback.
-        self._closing = True
-        self._executor.create_task(lambda: None)
+        self._spinner.stop()
         self._thread.join()
-        self._executor.shutdown()
+        self._spinner.shutdown()
         self._node.destroy_node()
         self._context.try_shutdown()
-
-    def _spin(self) -> None:
-        while not self._closing:
-            self._executor.spin_once()
 
     def _on_status(self, name: str, status: ServerStatus) -> None:
         server = Server(

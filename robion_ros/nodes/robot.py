@@ -13,7 +13,6 @@ from time import monotonic
 from builtin_interfaces.msg import Time
 import numpy as np
 from rclpy.clock import Clock, ClockType
-from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
@@ -21,11 +20,13 @@ from robion_ros.config import check_range
 from robion_ros.factory_file import load
 from robion_ros.msg import ActionChunk, Assignment, RobotReport
 from robion_ros.nodes import qos
+from robion_ros.nodes.camera_clock import CameraClock
 from robion_ros.nodes.convert import from_duration
 from robion_ros.nodes.parameters import declare, Parameter
 from robion_ros.nodes.robot_log import Chunk, Kind, RobotLog
 from robion_ros.nodes.simulated_robot import draw, SimulatedRobot
 from robion_ros.nodes.spin import run
+from robion_ros.nodes.spinner import one_thread
 
 PARAMETERS = (
     Parameter('config', 'factory.yaml', 'path of the factory file'),
@@ -45,8 +46,6 @@ SAY_AGAIN = 5.0
 """Time between two log lines about the same thing, s."""
 SAID_EACH = 3
 """Refused chunks of a robot that are logged one by one, before SAY_AGAIN holds."""
-LONGEST_SLEEP = 1.0
-"""Of the timer of the cameras, s."""
 SHOWN = 5
 """Unanswered observations of a robot that are named at the end."""
 
@@ -79,6 +78,7 @@ class RobotNode(Node):
             for robot, model in chosen[:count or None]]
         self._patience = patience
         self._moves = 0
+        self._skipped: dict[str, int] = {}
         self._finishing = False
         self._reported = -inf
         self._reports = self.create_publisher(RobotReport, qos.ROBOT_REPORTS, qos.REPORTS_QOS)
@@ -87,7 +87,7 @@ class RobotNode(Node):
         self.create_service(Trigger, f'~/{qos.FINISH}', self._on_finish)
         # Robots keep their pace also where simulated time stands still or jumps.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._camera_timer = self.create_timer(LONGEST_SLEEP, self._on_camera_timer, clock=steady)
+        self._cameras = CameraClock(self, steady, self._robots, self._on_observed)
         self._joint_timer = self.create_timer(self._joint_period, self._on_joint_timer,
                                               clock=steady)
         self._watch_timer = self.create_timer(WATCH_PERIOD, self._on_watch_timer, clock=steady)
@@ -112,26 +112,14 @@ class RobotNode(Node):
         for robot in self._robots:
             if not robot.running:
                 robot.begin(now)
-        self._sleep()
+        self._cameras.set()
 
-    def _on_camera_timer(self) -> None:
-        for robot in self._robots:
-            if robot.due <= monotonic():
-                skipped = robot.skipped
-                robot.observe(self.get_clock().now().nanoseconds)
-                if robot.skipped > skipped:
-                    self.get_logger().warning(
-                        f'{robot.log.robot} skipped {robot.skipped} observations so far: this '
-                        'machine is too slow for so many robots',
-                        throttle_duration_sec=SAY_AGAIN)
-        self._sleep()
-
-    def _sleep(self) -> None:
-        """Let the timer of the cameras fire when the next observation is due."""
-        due = min((robot.due for robot in self._robots), default=inf)
-        seconds = min(max(due - monotonic(), 1e-6), LONGEST_SLEEP)
-        self._camera_timer.timer_period_ns = int(seconds * 1e9)
-        self._camera_timer.reset()
+    def _on_observed(self, robot: SimulatedRobot) -> None:
+        if robot.skipped > self._skipped.get(robot.log.robot, 0):
+            self._skipped[robot.log.robot] = robot.skipped
+            self.get_logger().warning(
+                f'{robot.log.robot} skipped {robot.skipped} observations so far: this machine is '
+                'too slow for so many robots', throttle_duration_sec=SAY_AGAIN)
 
     def _on_joint_timer(self) -> None:
         now_ns = self.get_clock().now().nanoseconds
@@ -212,7 +200,7 @@ def summary(log: RobotLog) -> str:
 
 def main(args: list[str] | None = None) -> int:
     """Run a robot node."""
-    return run(RobotNode, SingleThreadedExecutor, __doc__ or '', PARAMETERS, args)
+    return run(RobotNode, one_thread, __doc__ or '', PARAMETERS, args)
 
 
 if __name__ == '__main__':

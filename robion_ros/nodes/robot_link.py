@@ -9,10 +9,13 @@ only. Knows neither requests nor the engine.
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from inspect import Parameter, Signature
 from typing import Any
 
-from rclpy.event_handler import SubscriptionEventCallbacks
+from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from rclpy.subscription import Subscription
 from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import String
 from trajectory_msgs.msg import JointTrajectory
@@ -23,38 +26,53 @@ from robion_ros.nodes import qos
 
 OnFrame = Callable[[str, Image | CompressedImage, int], None]
 """Called with camera, message and publish time, ns."""
-QUIET = SubscriptionEventCallbacks(use_default_callbacks=False)
-"""No warning that the latched subscription misses a volatile prompt: the other hears it."""
+OnStamped = Callable[[Any, int], None]
+"""Called with message and publish time, ns."""
+MESSAGE_AND_INFO = Signature([Parameter(name, Parameter.POSITIONAL_ONLY)
+                              for name in ('message', 'info')])
+# Event handlers must not come and go while an EventsExecutor spins, see spinner.py. What they
+# would warn of cannot be, but for a prompt, which two subscriptions hear, and for a robot that
+# wants chunks latched; its own ROS warns of that, too.
+NO_EVENTS = SubscriptionEventCallbacks(use_default_callbacks=False)
+NO_PUBLISHER_EVENTS = PublisherEventCallbacks(use_default_callbacks=False)
 
 
 class Inputs:
     """Subscriptions to everything a robot publishes."""
 
     def __init__(self, node: Node, robot: str, cameras: Mapping[str, CameraConfig],
-                 on_frame: OnFrame, on_state: Callable[[JointState], None],
+                 on_frame: OnFrame, on_state: OnStamped,
                  on_prompt: Callable[[bool, String, int], None]) -> None:
-        self._node = node
         self.cameras = cameras
+        self._node = node
+        self._subscriptions: list[Subscription[Any]] = []
         types = {'raw': Image, 'compressed': CompressedImage}
-        self._subscriptions = [
-            node.create_subscription(
-                types[camera.transport], qos.image_topic(robot, name, camera.transport),
-                _stamped(partial(on_frame, name)), qos.IMAGE_QOS)
-            for name, camera in cameras.items()]
-        self._subscriptions.append(node.create_subscription(
-            JointState, qos.robot_topic(robot, qos.JOINT_STATES), on_state,
-            qos.JOINT_STATES_QOS))
+        for name, camera in cameras.items():
+            self._subscribe(types[camera.transport],
+                            qos.image_topic(robot, name, camera.transport), qos.IMAGE_QOS,
+                            partial(on_frame, name))
+        self._subscribe(JointState, qos.robot_topic(robot, qos.JOINT_STATES),
+                        qos.JOINT_STATES_QOS, on_state)
         # A latched publisher's new prompt comes twice, its old one by the latched reader alone.
         for profile, live in ((qos.VOLATILE_QOS, True), (qos.LATCHED_QOS, False)):
-            self._subscriptions.append(node.create_subscription(
-                String, qos.robot_topic(robot, qos.PROMPT),
-                _stamped(partial(on_prompt, live)), profile, event_callbacks=QUIET))
+            self._subscribe(String, qos.robot_topic(robot, qos.PROMPT), profile,
+                            partial(on_prompt, live))
 
     def close(self) -> None:
-        """Stop listening."""
-        for subscription in self._subscriptions:
-            self._node.destroy_subscription(subscription)
-        self._subscriptions.clear()
+        """Stop listening; nothing is heard any more."""
+        while self._subscriptions:
+            self._node.destroy_subscription(self._subscriptions.pop())
+
+    def _subscribe(self, kind: type, topic: str, profile: QoSProfile,
+                   callback: OnStamped) -> None:
+        def heard(*arguments: Any) -> None:
+            message, info = arguments if len(arguments) == 2 else arguments[0]
+            if self._subscriptions:  # One more message may come after close.
+                callback(message, info['source_timestamp'])
+        # By the signature rclpy decides whether to hand over the info.
+        heard.__signature__ = MESSAGE_AND_INFO  # type: ignore[attr-defined]
+        self._subscriptions.append(self._node.create_subscription(
+            kind, topic, heard, profile, event_callbacks=NO_EVENTS))
 
 
 class Outputs:
@@ -64,10 +82,11 @@ class Outputs:
         self._node = node
         profile = qos.chunk_qos(length)
         self.chunk = node.create_publisher(
-            ActionChunk, qos.robot_topic(robot, qos.ACTION_CHUNK), profile)
+            ActionChunk, qos.robot_topic(robot, qos.ACTION_CHUNK), profile,
+            event_callbacks=NO_PUBLISHER_EVENTS)
         self.trajectory = node.create_publisher(
             JointTrajectory, qos.robot_topic(robot, qos.JOINT_TRAJECTORY),
-            profile) if trajectory else None
+            profile, event_callbacks=NO_PUBLISHER_EVENTS) if trajectory else None
 
     @property
     def heard(self) -> bool:
@@ -80,10 +99,3 @@ class Outputs:
         for publisher in (self.chunk, self.trajectory):
             if publisher:
                 self._node.destroy_publisher(publisher)
-
-
-def _stamped(callback: Callable[[Any, int], None]) -> Callable[[Any, Mapping[str, int]], None]:
-    """Hand a message's publish time to callback(message, published_ns)."""
-    def received(message: Any, info: Mapping[str, int]) -> None:
-        callback(message, info['source_timestamp'])
-    return received

@@ -188,7 +188,7 @@ class ServedRobot:
             self.formation.add_frame(camera, Frame(message, published_ns, monotonic()))
             self.form()
 
-    def _on_state(self, message: JointState) -> None:
+    def _on_state(self, message: JointState, published_ns: int) -> None:
         if self.formation is None or self._config is None:
             return
         try:

@@ -17,7 +17,6 @@ from typing import Any, TYPE_CHECKING
 from diagnostic_msgs.msg import DiagnosticArray
 from lifecycle_msgs.srv import ChangeState
 from rclpy.clock import Clock, ClockType
-from rclpy.executors import SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from std_msgs.msg import Header
 
@@ -31,6 +30,7 @@ from robion_ros.nodes.parameters import declare, Parameter
 from robion_ros.nodes.roster import Refusal
 from robion_ros.nodes.served_robot import Memory, SAY_AGAIN, unheard
 from robion_ros.nodes.spin import run, STOPPED
+from robion_ros.nodes.spinner import one_thread
 from robion_ros.nodes.status import diagnostics, server_status
 from robion_ros.srv import AssignRobots
 
@@ -231,7 +231,7 @@ def main(args: list[str] | None = None) -> int:
     # Before torch is loaded: preprocessing works on small tensors, in threads beside the engine
     # and perhaps other servers; OpenMP's default of a thread per core makes it many times slower.
     os.environ.setdefault('OMP_NUM_THREADS', '1')
-    return run(ServerNode, SingleThreadedExecutor, __doc__ or '', PARAMETERS, args)
+    return run(ServerNode, one_thread, __doc__ or '', PARAMETERS, args)
 
 
 if __name__ == '__main__':

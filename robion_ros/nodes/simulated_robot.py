@@ -70,7 +70,7 @@ class SimulatedRobot:
         self._steps = 0
         self._connected_since = inf
         self._newest_stamp = 0
-        self._picture = int(rng.integers(PICTURES))
+        self._picture = int(rng.integers(len(pictures.raw)))
         self._cameras = [self._make_camera(node, camera, config.transport, pictures)
                          for camera, config in model.cameras.items()]
         self._joint_phases = rng.uniform(0.0, 2 * pi, len(model.joints))
@@ -117,19 +117,28 @@ class SimulatedRobot:
         self._start = self._connected_since = inf
 
     def observe(self, now_ns: int) -> None:
-        """Publish one picture of every camera, all with one stamp that is the next to grow."""
+        """Publish the observation that is due."""
+        _, published = self.publish(now_ns)
+        behind = max(0, int((published - self.due) / self._period))
+        self.skipped += behind
+        self._steps += 1 + behind
+
+    def publish(self, now_ns: int) -> tuple[int, float]:
+        """
+        Publish one picture of every camera, all with one stamp that is the next to grow.
+
+        Return the stamp, ns, and when the last picture left, s of time.monotonic().
+        """
         stamp_ns = self._newest_stamp = max(now_ns, self._newest_stamp + 1)
         stamp = to_time(stamp_ns)
         self._picture += 1
         for index, camera in enumerate(self._cameras):
             camera.message.header.stamp = stamp
-            camera.message.data = camera.pictures[(self._picture + index) % PICTURES]
+            camera.message.data = camera.pictures[(self._picture + index) % len(camera.pictures)]
             published = monotonic()
             camera.publisher.publish(camera.message)
         self.log.send(stamp_ns, published)
-        behind = max(0, int((published - self.due) / self._period))
-        self.skipped += behind
-        self._steps += 1 + behind
+        return stamp_ns, published
 
     def move(self, now_ns: int, elapsed: float) -> None:
         """Publish the joint positions of a moment, elapsed s after the start."""
@@ -151,10 +160,10 @@ class SimulatedRobot:
                       pictures.raw if raw else pictures.jpeg)
 
 
-def draw(rng: np.random.Generator, width: int, height: int) -> Pictures:
+def draw(rng: np.random.Generator, width: int, height: int, count: int = PICTURES) -> Pictures:
     """Draw smooth pictures with a little noise."""
     raw, jpeg = [], []
-    for _ in range(PICTURES):
+    for _ in range(count):
         coarse = rng.uniform(0, 255, (6, 8, 3)).astype(np.float32)
         smooth = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC)
         picture = np.clip(smooth + rng.normal(0, 4, smooth.shape), 0, 255).astype(np.uint8)

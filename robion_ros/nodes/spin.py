@@ -15,11 +15,12 @@ import traceback
 
 import rclpy
 from rclpy.exceptions import NameValidationException, ParameterException
-from rclpy.executors import Executor, ExternalShutdownException
+from rclpy.executors import ExternalShutdownException
 from rclpy.signals import SignalHandlerOptions
 
 from robion_ros.nodes.parameters import describe, Parameter
 from robion_ros.nodes.program import Program
+from robion_ros.nodes.spinner import Spinner
 
 
 class Flag:
@@ -62,7 +63,7 @@ STOPPED = Flag()
 """Set when the process shall end; a long callback may look at it."""
 
 
-def run(make: Callable[[], Program], executor: Callable[[], Executor], doc: str,
+def run(make: Callable[[], Program], make_spinner: Callable[[], Spinner], doc: str,
         table: Sequence[Parameter], args: Sequence[str] | None = None) -> int:
     """
     Run a node until SIGINT, SIGTERM or a shutdown; return the process' exit code.
@@ -85,13 +86,13 @@ def run(make: Callable[[], Program], executor: Callable[[], Executor], doc: str,
         node = make()
     except (ValueError, ParameterException, NameValidationException) as error:
         return _refuse(words[0], error)
-    spinner = executor()
+    spinner = make_spinner()
     spinner.add_node(node)
     faults: list[Exception] = []
     thread = Thread(target=_spin, args=(spinner, faults), name='executor')
     thread.start()
     STOPPED.wait()  # In the main thread, where signals are handled without delay.
-    spinner.create_task(lambda: None)  # Wakes it; shutdown, while it spins, would make it fail.
+    spinner.stop()
     thread.join()
     spinner.shutdown()
     node.close()
@@ -107,11 +108,10 @@ def _refuse(program: str, error: Exception) -> int:
     return 2
 
 
-def _spin(spinner: Executor, faults: list[Exception]) -> None:
+def _spin(spinner: Spinner, faults: list[Exception]) -> None:
     """Spin until the process shall end, the context is shut down, or a callback fails."""
     try:
-        while not STOPPED.is_set() and spinner.context.ok():
-            spinner.spin_once()
+        spinner.spin()
     except ExternalShutdownException:
         pass
     except Exception as error:

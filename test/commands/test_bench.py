@@ -143,3 +143,29 @@ sys.exit(run(sys.argv[1:]))"""
     result = subprocess.run([sys.executable, '-c', script, *words], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[1].split()[:2] == ['lockstep', '1']
+
+
+@pytest.mark.ros
+def test_sweep_of_a_factory_over_ros(tmp_path: Path) -> None:
+    path = tmp_path / 'found.json'
+    result = subprocess.run(
+        [Path(sys.executable).with_name('robion'), 'bench', 'sweep', '--model', 'tiny', *TRAFFIC,
+         '--slo', '2000', '--ros', '3', '--robots', '1,3', '--modes', 'monolithic', '--json',
+         path],
+        capture_output=True, text=True, timeout=100)
+    assert result.returncode == 0, result.stderr
+    found = check(path, 'sweep')
+    assert [(row['mode'], row['robots'], row['sent'], row['answered'])
+            for row in found['rows']] == [('monolithic over ROS', 1, 1, 1),
+                                          ('monolithic over ROS', 3, 3, 3)]
+    assert 'ROS_DOMAIN_ID=' in result.stderr
+
+
+@pytest.mark.parametrize(('words', 'message'), [
+    (['--robots', '4', '--ros', '3'], '--robots asks for 4, --ros allows 3: raise it'),
+    (['--ros', '3', '--modes', 'stepwise'], "a server has no mode 'stepwise'; with --ros there "
+                                            'are lockstep, monolithic')],
+    ids=['too many', 'no such mode'])
+def test_what_a_factory_cannot_do_is_said_before_it_starts(words, message, capsys) -> None:
+    assert main(['bench', 'sweep', '--model', 'tiny', *TRAFFIC, '--slo', '100', *words]) == 2
+    assert message in capsys.readouterr().err

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from robion_ros.commands.demo_factory import divide, dump, resize, swap
+from robion_ros.commands.demo_factory import divide, resize, swap
 from robion_ros.config import CameraConfig, FactoryConfig, FieldError, ModelConfig, ServerConfig
-from robion_ros.factory_file import load
+from robion_ros.factory_file import dump, load
 
 MODEL = ModelConfig('tiny', {'front': CameraConfig('compressed')}, ('joint_1',), 2.0, 0.15, 12,
                     prompt='pick: the "größte" part\tnow')

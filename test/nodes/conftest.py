@@ -27,6 +27,7 @@ from trajectory_msgs.msg import JointTrajectory
 from robion_ros.msg import ActionChunk, RobotAssignment, RobotStatus, ServerStatus
 from robion_ros.nodes import qos
 from robion_ros.nodes.server import ServerNode
+from robion_ros.nodes.spinner import one_thread, Spinner
 from robion_ros.srv import AssignRobots
 
 TIMEOUT = 20.0
@@ -119,23 +120,24 @@ class World:
         self.faults: list[Exception] = []
         self._subscribed: set[str] = set()
         self._clients: dict[tuple[str, str], Any] = {}
-        self._spinning: dict[Node, tuple[SingleThreadedExecutor, Thread]] = {}
+        self._spinning: dict[Node, tuple[Spinner, Thread]] = {}
         self.node.create_subscription(DiagnosticArray, '/diagnostics', self._on_diagnostics, 10)
         self.spin(self.node)
 
     def spin(self, node: Node) -> None:
         def run() -> None:
             try:
-                executor.spin()
+                spinner.spin()
             except ExternalShutdownException:
                 pass
             except Exception as error:
                 self.faults.append(error)
-        executor = SingleThreadedExecutor()
-        executor.add_node(node)
+        spinner = one_thread() if isinstance(node, ServerNode) else Spinner(
+            SingleThreadedExecutor())
+        spinner.add_node(node)
         thread = Thread(target=run, daemon=True)
         thread.start()
-        self._spinning[node] = executor, thread
+        self._spinning[node] = spinner, thread
 
     def server(self, name: str = 'server_0', **parameters: Any) -> ServerNode:
         """Start a server node; it is active unless autostart says otherwise."""
@@ -153,10 +155,11 @@ class World:
         return server
 
     def end(self, node: Any) -> None:
-        executor, thread = self._spinning.pop(node)
-        executor.shutdown()
+        spinner, thread = self._spinning.pop(node)
+        spinner.stop()
         thread.join(TIMEOUT)
         assert not thread.is_alive()
+        spinner.shutdown()
         if isinstance(node, ServerNode):
             node.close()
         node.destroy_node()

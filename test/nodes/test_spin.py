@@ -16,6 +16,7 @@ from rclpy.node import Node
 
 from robion_ros.nodes import spin
 from robion_ros.nodes.parameters import Parameter
+from robion_ros.nodes.spinner import one_thread, Spinner
 
 pytestmark = pytest.mark.ros
 
@@ -48,8 +49,9 @@ def handlers() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-@pytest.fixture
-def run(own_domain: None, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(params=[one_thread, lambda: Spinner(SingleThreadedExecutor())],
+                ids=['own', 'single'])
+def run(own_domain: None, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
         ) -> Callable[..., tuple[int, list[str]]]:
     """Run a node as main does."""
     monkeypatch.setattr(spin, 'STOPPED', spin.Flag())
@@ -60,7 +62,7 @@ def run(own_domain: None, monkeypatch: pytest.MonkeyPatch
         def make() -> Recorder:
             nodes.append(Recorder(act))
             return nodes[-1]
-        code = spin.run(make, SingleThreadedExecutor, 'A node.', TABLE, ['program', *words])
+        code = spin.run(make, request.param, 'A node.', TABLE, ['program', *words])
         assert not rclpy.ok()
         return code, nodes[0].log if nodes else []
     return run
@@ -80,9 +82,9 @@ def test_a_signal_ends_it_in_order(run: Run, numbers: list[int]) -> None:
 
 
 def test_a_fault_in_a_callback_ends_it_with_1(run: Run,
-                                              capsys: pytest.CaptureFixture[str]) -> None:
+                                              capfd: pytest.CaptureFixture[str]) -> None:
     assert run(lambda node: 1 // 0) == (1, ['closed', 'destroyed'])
-    assert 'ZeroDivisionError' in capsys.readouterr().err
+    assert 'ZeroDivisionError' in capfd.readouterr().err
 
 
 def test_a_node_that_shuts_down_chooses_its_exit_code(run: Run) -> None:
@@ -116,14 +118,14 @@ def test_a_wrong_configuration_ends_it_with_2(own_domain: None,
                                               capsys: pytest.CaptureFixture[str]) -> None:
     def make() -> Any:
         raise ValueError('models: is empty')
-    assert spin.run(make, SingleThreadedExecutor, '', TABLE, ['program']) == 2
+    assert spin.run(make, one_thread, '', TABLE, ['program']) == 2
     assert capsys.readouterr().err == 'program: models: is empty\n'
     assert not rclpy.ok()
 
 
 @pytest.mark.parametrize('word', ['-h', '--help'])
 def test_help(capsys: pytest.CaptureFixture[str], word: str) -> None:
-    assert spin.run(wrong, SingleThreadedExecutor, 'A node.', TABLE, ['program', word]) == 0
+    assert spin.run(wrong, one_thread, 'A node.', TABLE, ['program', word]) == 0
     out = capsys.readouterr().out
     assert 'A node.' in out
     assert 'rate  how often, Hz (default: 5.0)' in out
