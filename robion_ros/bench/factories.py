@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Factories of one server as ways of serving, whose robots, manager and server talk over ROS.
+Factories as ways of serving, whose robots, manager and servers talk over ROS.
 
 Knows neither what is measured nor arguments.
 """
@@ -26,7 +26,8 @@ class Factories:
     """Makes factories."""
 
     configs: Mapping[str, ModelConfig]
-    device: str
+    devices: tuple[str, ...]
+    """Of each server."""
     max_batch: int
     late: LateRule
     robots: int
@@ -38,8 +39,9 @@ class Factories:
     @contextmanager
     def serve(self, mode: EngineKind, policy: Policy) -> Iterator[Serving]:
         """Serve with a factory; end its processes at the end."""
-        server = ServerConfig(tuple(self.configs), self.device, self.max_batch, policy, mode,
-                              self.late)
-        factory = FactoryConfig(self.configs, {'server': server})
+        servers = {f'server_{index}': ServerConfig(tuple(self.configs), device, self.max_batch,
+                                                   policy, mode, self.late)
+                   for index, device in enumerate(self.devices)}
+        factory = FactoryConfig(self.configs, servers)
         with open_graph(Graph(factory, self.robots, image=self.image, seed=self.seed)) as serving:
             yield serving

@@ -5,6 +5,7 @@ What figures depend on besides the settings: the machine, its programs, this cod
 Knows nothing of what is measured.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, UTC
 import os
 from pathlib import Path
@@ -20,7 +21,7 @@ from robion_ros.engine.profile import code_version
 PACKAGE = Path(__file__).parents[1]
 
 
-def describe_machine(devices: list[str]) -> dict[str, Any]:
+def describe_machine(devices: Sequence[str]) -> dict[str, Any]:
     """Return the machine as what JSON can hold, with the GPUs among devices."""
     folders = sorted({PACKAGE, *(path.parent for path in PACKAGE.rglob('*.py'))})
     return {

@@ -84,7 +84,7 @@ def measure_locksteps(arguments: argparse.Namespace, results: Results) -> None:
     configs = make_configs(models, dict.fromkeys(models, NO_SLO), Traffic().rate,
                            arguments.cameras, arguments.joints, arguments.seed)
     prepared = make_ready(arguments, configs)
-    describe(arguments, results, configs, prepared.device.name, {})
+    describe(arguments, results, configs, (prepared.device.name,), {})
     for row in run_ablation(prepared, arguments.repeats, say):
         results.add_row(row)
 
@@ -128,7 +128,8 @@ def compare_engines(arguments: argparse.Namespace, results: Results,
     """Make the models ready once and return the ways of serving them here."""
     prepared = make_ready(arguments, configs)
     second = find_second(prepared.device.name, arguments.second_device)
-    describe(arguments, results, prepared.configs, prepared.device.name, slos, second)
+    devices = (prepared.device.name, second) if second else (prepared.device.name,)
+    describe(arguments, results, configs, devices, slos)
     width, height = arguments.image
     engines = Engines(prepared, make_sources(prepared, height, width, arguments.seed),
                       arguments.late, ModeOptions(arguments.slots, arguments.buffer, second))
@@ -147,8 +148,9 @@ def compare_factories(arguments: argparse.Namespace, results: Results,
                          f'{", ".join(ROS_MODES)}')
     domain = claim_domain(os.environ)
     say(f'ROS_DOMAIN_ID={domain}')
-    describe(arguments, results, configs, arguments.device, slos)
-    factories = Factories(configs, arguments.device, arguments.max_batch, arguments.late,
+    devices = tuple(arguments.device.split(','))
+    describe(arguments, results, configs, devices, slos)
+    factories = Factories(configs, devices, arguments.max_batch, arguments.late,
                           most, arguments.image, arguments.seed)
     return [Way({'mode': f'{mode} over ROS', 'policy': arguments.policy},
                 partial(factories.serve, cast(EngineKind, mode), arguments.policy), slos)
@@ -187,17 +189,18 @@ def make_ready(arguments: argparse.Namespace, configs: Mapping[str, ModelConfig]
 
 
 def describe(arguments: argparse.Namespace, results: Results, configs: Mapping[str, ModelConfig],
-             device: str, slos: Mapping[str, float], second: str = '') -> None:
+             devices: Sequence[str], slos: Mapping[str, float]) -> None:
     """Say and keep what the figures depend on."""
-    machine = describe_machine([device, second] if second else [device])
+    machine = describe_machine(devices)
     say(format_machine(machine))
     settings: dict[str, Any] = {
         key: value for key, value in vars(arguments).items()
-        if key not in ('command', 'kind', 'json', 'plots', 'model', 'models', 'slo')}
+        if key not in ('command', 'kind', 'json', 'plots', 'model', 'models', 'slo', 'device',
+                       'second_device')}
     results.describe(settings | {
         'models': {name: config.architecture for name, config in configs.items()},
-        'slo_ms': {name: slo * 1e3 for name, slo in slos.items()}, 'device': device,
-        'second_device': second}, machine)
+        'slo_ms': {name: slo * 1e3 for name, slo in slos.items()}, 'devices': list(devices)},
+        machine)
 
 
 def plot(found: Mapping[str, Any], folder: str, stem: str) -> None:

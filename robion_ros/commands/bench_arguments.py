@@ -86,7 +86,8 @@ def add_bench(commands: Any, number: Callable[..., Reader], output: Reader) -> N
 
 def add_device(parser: argparse.ArgumentParser, number: Callable[..., Reader]) -> None:
     """Add what is served and where."""
-    parser.add_argument('--device', default='cuda:0', help='cpu or cuda:N (default: cuda:0)')
+    parser.add_argument('--device', default='cuda:0', help='cpu or cuda:N (default: cuda:0); '
+                        'with --ros several, with commas between: a server for each')
     parser.add_argument('--max-batch', type=int, default=2, metavar='N',
                         help='most requests of one stage, a power of two (default: 2)')
     parser.add_argument('--cameras', type=number(int, 1, 16), default=3, metavar='N',

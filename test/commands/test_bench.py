@@ -148,11 +148,11 @@ sys.exit(run(sys.argv[1:]))"""
 @pytest.mark.ros
 def test_sweep_of_a_factory_over_ros(tmp_path: Path) -> None:
     path = tmp_path / 'found.json'
+    words = ['--device', 'cpu,cpu', '--slo', '2000', '--ros', '3', '--robots', '1,3', '--modes',
+             'monolithic', '--json', path]
     result = subprocess.run(
         [Path(sys.executable).with_name('robion'), 'bench', 'sweep', '--model', 'tiny', *TRAFFIC,
-         '--slo', '2000', '--ros', '3', '--robots', '1,3', '--modes', 'monolithic', '--json',
-         path],
-        capture_output=True, text=True, timeout=100)
+         *words], capture_output=True, text=True, timeout=100)
     assert result.returncode == 0, result.stderr
     found = check(path, 'sweep')
     assert [(row['mode'], row['robots'], row['sent'], row['answered'])
