@@ -99,7 +99,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Fake]]:
     """Make the architecture 'fake' known; returns the models loaded, by their prompts."""
     loaded: dict[str, list[Fake]] = defaultdict(list)
 
-    def load(model: Any, config: Any, device: torch.device) -> Fake:
+    def load(model: Any, config: Any, device: torch.device, progress: Any = None) -> Fake:
         loaded[model.prompt].append(Fake())
         return loaded[model.prompt][-1]
     module = ModuleType('fake_architecture')
