@@ -7,4 +7,6 @@ ARCHITECTURES = {
     'pi05': 'robion_ros.models.pi0',
     'pi0_small': 'robion_ros.models.pi0',
     'pi05_small': 'robion_ros.models.pi0',
+    'smolvla': 'robion_ros.models.smolvla',
+    'smolvla_small': 'robion_ros.models.smolvla',
 }

@@ -88,14 +88,18 @@ class ExpertLayer(nn.Module):
 
 def attend_few(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
     """
-    Return what attend does, for a mask of one row.
+    Return what attend does.
 
     The scores of a few queries are small enough to be written out, and two products keep a GPU
     busier than a fused kernel does that has one block for every 64 of them.
     """
     batch, groups, _, size = keys.shape
     rows = queries.reshape(batch, groups, -1, size) * size ** -0.5
-    scores = rows @ keys.transpose(2, 3) + mask
+    scores = rows @ keys.transpose(2, 3)
+    if mask.shape[2] == 1:
+        scores = scores + mask
+    else:  # Queries stand head by head.
+        scores = (scores.unflatten(2, (-1, mask.shape[2])) + mask[:, :, None]).flatten(2, 3)
     shares = scores.softmax(-1, torch.float32).to(values.dtype)
     return (shares @ values).reshape(queries.shape)
 

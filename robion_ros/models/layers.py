@@ -85,6 +85,14 @@ class GatedMLP(nn.Module):
         return self.down_proj(self.activation(gate) * up)
 
 
+class PreciseNorm(nn.RMSNorm):
+    """RMS norm in float32, whatever x is."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x [..., W] normalised."""
+        return F.rms_norm(x.float(), self.normalized_shape, self.weight, self.eps).to(x.dtype)
+
+
 class DecoderLayer(nn.Module):
     """One layer of a language model or of a plain action expert."""
 

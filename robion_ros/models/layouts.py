@@ -34,6 +34,7 @@ TRAITS: Sequence[Trait] = (
     Trait('tiny', 'robion_ros', 'architecture', 'tiny'),
     Trait('pi0', 'lerobot', 'type', 'pi0'),
     Trait('pi05', 'lerobot', 'type', 'pi05'),
+    Trait('smolvla', 'lerobot', 'type', 'smolvla'),
     Trait('pi0', 'openpi', tensor='action_time_mlp_in.weight'),
     Trait('pi05', 'openpi', tensor='time_mlp_in.weight'),
 )

@@ -9,7 +9,6 @@ done to observations and chunks.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 import logging
 import math
 from pathlib import Path
@@ -26,10 +25,12 @@ from robion_ros.models import checkpoint, layers, pi0_steps
 from robion_ros.models.compiled import compile_layers
 from robion_ros.models.description import Description, misfits
 from robion_ros.models.expert import AdaptiveNorm, ExpertLayer, GemmaNorm, modulated
-from robion_ros.models.pi0_checkpoint import Pi0Source, read_folder, read_source
+from robion_ros.models.pi0_checkpoint import read_folder, read_source
 from robion_ros.models.pi0_config import CONFIGS, KEYS, Pi0Config
 from robion_ros.models.pi0_kernels import open_kernels, Pi0Kernels
 from robion_ros.models.pi0_processing import Pi0Processing
+from robion_ros.models.policy_folder import PolicySource, without_checkpoint
+from robion_ros.models.policy_processing import PolicyProcessing
 from robion_ros.models.protocol import Tensors
 
 logger = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ class Pi0:
     """The model in two stages; protocol.Model says what each function is for."""
 
     def __init__(self, config: Pi0Config, network: Pi0Network,
-                 processing: Pi0Processing | None = None) -> None:
+                 processing: PolicyProcessing | None = None) -> None:
         self.config, self.network, self.spec = config, network, config.spec
         self.processing = processing or Pi0Processing(config)
         with torch.no_grad():
@@ -193,25 +194,18 @@ class Pi0:
         return self.processing.postprocess(actions, observation)
 
 
-def configure(model: ModelConfig) -> Pi0Source:
+def configure(model: ModelConfig) -> PolicySource:
     """Read what the checkpoint says, or make sizes up for the robots of a model."""
     if model.checkpoint and model.architecture in KEYS:
         return read_source(model)
     if model.checkpoint:
         raise FieldError('checkpoint', f'{model.architecture} is served with random weights '
                                        'alone; leave it out')
-    joints, actions = len(model.joints), len(model.action_names)
-    config = CONFIGS[model.architecture]
-    if max(joints, actions) > config.padded_size:
-        raise FieldError('joints' if joints > config.padded_size else 'actions',
-                         f'are {max(joints, actions)}, {model.architecture} takes at most '
-                         f'{config.padded_size}')
-    config = replace(config, cameras=len(model.cameras), state_size=joints, action_size=actions,
-                     step_duration=model.step_duration or config.step_duration)
-    return Pi0Source(config, Pi0Processing(config))
+    config = without_checkpoint(model, CONFIGS[model.architecture])
+    return PolicySource(config, Pi0Processing(config))
 
 
-def load(model: ModelConfig, source: Pi0Source, device: torch.device,
+def load(model: ModelConfig, source: PolicySource, device: torch.device,
          progress: checkpoint.Progress | None = None) -> Pi0:
     """Build the model on a device: bfloat16 on a GPU, else float32."""
     on_gpu = device.type == 'cuda'

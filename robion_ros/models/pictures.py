@@ -7,7 +7,9 @@ Each function turns a picture, uint8 [H, W, 3], into a square one [S, S, 3] of v
 """
 
 from functools import lru_cache
+import math
 
+import cv2
 import numpy as np
 import torch
 from torch import Tensor
@@ -25,11 +27,21 @@ def plain(image: np.ndarray, size: int) -> Tensor:
     return torch.from_numpy(resize_with_pad(image, size))
 
 
+def plain_at_end(image: np.ndarray, size: int) -> Tensor:
+    """Return the same at the bottom right."""
+    return torch.from_numpy(resize_with_pad(image, size, 'end'))
+
+
 def exact(image: np.ndarray, size: int) -> Tensor:
-    """Return a picture in float32, neither smoothed nor rounded, as lerobot does."""
-    inner = inner_size(image, size)
-    planes = torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))[None].float()
-    return _centred(F.interpolate(planes, inner, mode='bilinear').clamp(0, 255), size)
+    """Return a picture in float32, neither smoothed nor rounded, as lerobot does for pi0."""
+    return _centred(_interpolated(image, size), size)
+
+
+def exact_at_end(image: np.ndarray, size: int) -> Tensor:
+    """Return the same at the bottom right, as lerobot does for SmolVLA."""
+    planes = _interpolated(image, size)
+    rows, columns = planes.shape[2:]
+    return F.pad(planes, (size - columns, 0, size - rows, 0))[0].permute(1, 2, 0).contiguous()
 
 
 def smoothed(image: np.ndarray, size: int) -> Tensor:
@@ -65,6 +77,23 @@ def _resampled(lines: np.ndarray, wanted: int) -> np.ndarray:
     for place, weight in zip(places.T, weights.T, strict=True):
         total += lines[place] * weight[:, None, None]
     return np.clip(total >> BITS, 0, 255).astype(np.uint8)
+
+
+def _interpolated(image: np.ndarray, size: int) -> Tensor:
+    inner = inner_size(image, size)
+    if all(map(_is_binary, image.shape, inner)):
+        # Places between pixels are without error however they are computed: as cameras of
+        # 640x480 have it in 512x512; three times faster.
+        scaled = cv2.resize(image.astype(np.float32), inner[::-1], interpolation=cv2.INTER_LINEAR)
+        return torch.from_numpy(scaled).permute(2, 0, 1)[None]
+    planes = torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))[None].float()
+    return F.interpolate(planes, inner, mode='bilinear').clamp(0, 255)
+
+
+def _is_binary(given: int, wanted: int) -> bool:
+    """Return whether given / wanted is a whole number of halves, quarters or the like."""
+    parts = wanted // math.gcd(given, wanted)
+    return parts & (parts - 1) == 0
 
 
 def _centred(planes: Tensor, size: int) -> Tensor:

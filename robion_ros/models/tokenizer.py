@@ -10,8 +10,8 @@ VOCABULARY = 256 + 2
 class Tokenizer(Protocol):
     """Turns text into tokens; called in any thread."""
 
-    begin: int
-    """What a prompt begins with."""
+    begin: int | None
+    """What a prompt begins with; None: nothing, or what encode puts there."""
     size: int
     """Tokens there are, without those added for other uses."""
 
@@ -22,7 +22,8 @@ class Tokenizer(Protocol):
 class ByteTokenizer:
     """One token for each byte of a text's UTF-8."""
 
-    begin, size = BEGIN, VOCABULARY
+    begin: int | None = BEGIN
+    size = VOCABULARY
 
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text, without the one that begins a prompt."""

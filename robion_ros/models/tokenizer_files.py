@@ -18,22 +18,22 @@ BEGIN = '<bos>'
 
 
 class JsonTokenizer:
-    """A file of Hugging Face's tokenizers."""
+    """A file of Hugging Face's tokenizers; without a begin, it adds what its file says."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, begin: str = BEGIN) -> None:
         self._tokenizer: Any = _import('tokenizers', path).Tokenizer.from_file(str(path))
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
-        begin = self._tokenizer.token_to_id(BEGIN)
-        if begin is None:
-            raise ValueError(f'it has no token {BEGIN}')
-        self.begin: int = begin
+        self.begin: int | None = self._tokenizer.token_to_id(begin) if begin else None
+        if begin and self.begin is None:
+            raise ValueError(f'it has no token {begin}')
         # Tokens added for other uses, such as <image>, may lie beyond the embeddings.
         self.size: int = self._tokenizer.get_vocab_size(with_added_tokens=False)
 
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text, without the one that begins a prompt."""
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return list(self._tokenizer.encode(
+            text, add_special_tokens=self.begin is None).ids)
 
 
 class PieceTokenizer:
@@ -42,8 +42,8 @@ class PieceTokenizer:
     def __init__(self, path: Path) -> None:
         package = _import('sentencepiece', path)
         self._processor: Any = package.SentencePieceProcessor(model_proto=path.read_bytes())
-        self.begin: int = self._processor.bos_id()
-        if self.begin < 0:
+        self.begin: int | None = self._processor.bos_id()
+        if self.begin == -1:
             raise ValueError('it has no token that begins a text')
         self.size: int = self._processor.get_piece_size()
 
@@ -59,11 +59,13 @@ def find_tokenizer(folder: Path, configured: str = '') -> Path | None:
     return next((folder / name for name in NAMES if (folder / name).is_file()), None)
 
 
-def open_tokenizer(folder: Path, configured: str, source: str, vocabulary: int) -> Tokenizer:
+def open_tokenizer(folder: Path, configured: str, source: str, vocabulary: int,
+                   begin: str = BEGIN) -> Tokenizer:
     """
     Open the tokenizer of a checkpoint with so many embeddings.
 
-    source says, for the error where there is none, which tokenizer it has to be.
+    source says, for the error where there is none, which tokenizer it has to be. begin is what
+    every prompt begins with; without one the file is a tokenizer.json, which says it.
     """
     path = find_tokenizer(folder, configured)
     if path is None:
@@ -73,7 +75,8 @@ def open_tokenizer(folder: Path, configured: str, source: str, vocabulary: int) 
     if not path.is_file():
         raise CheckpointError(f'tokenizer {path} is not a file')
     try:
-        tokenizer: Tokenizer = (JsonTokenizer if path.suffix == '.json' else PieceTokenizer)(path)
+        tokenizer: Tokenizer = (PieceTokenizer(path) if begin and path.suffix != '.json' else
+                                JsonTokenizer(path, begin))
     except ImportError:
         raise
     except Exception as error:  # The packages raise what they like.

@@ -47,10 +47,11 @@ def test_the_same_as_json(folder: Path, tmp_path: Path,
     assert json.loads(path.read_text())['factory'] == said['factory']
 
 
-@pytest.mark.parametrize('kind', ['pi0', 'pi05'])
+@pytest.mark.parametrize('kind', ['pi0', 'pi05', 'smolvla'])
 def test_what_is_proposed_is_a_factory_file_that_serves_it(
         kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = found(capsys, str(GOLDEN / kind), '--tokenizer', TOKENIZER)
+    said = found(capsys, str(GOLDEN / kind), *(
+        () if kind == 'smolvla' else ('--tokenizer', TOKENIZER)))
     path = tmp_path / 'factory.yaml'
     name = said['factory'].splitlines()[1].strip(' :')
     path.write_text(f'{said["factory"]}servers: {{gpu_0: {{models: [{name}]}}}}\n')

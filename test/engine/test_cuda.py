@@ -20,15 +20,15 @@ from robion_ros.core import ActionChunk, Observation, Request
 from robion_ros.engine.batch import Batch, make_ticket, stack
 from robion_ros.engine.pipelines import Lockstep, Monolithic, PIPELINES
 from robion_ros.models import registry
-from robion_ros.models.pi0 import Pi0, Pi0Network
+from robion_ros.models.tiny import Tiny
 
 pytestmark = [pytest.mark.gpu,
               pytest.mark.skipif(not torch.cuda.is_available(), reason='there is no GPU')]
 
 CAMERAS = dict.fromkeys(('front', 'wrist'), CameraConfig())
-TOLERANCE = {'tiny': 1e-4, 'pi0_small': 0.1, 'pi05_small': 0.1}
+TOLERANCE = {'tiny': 1e-4, 'pi0_small': 0.1, 'pi05_small': 0.1, 'smolvla_small': 0.1}
 """Of float32 on the GPU, and of bfloat16, against float32 on the CPU."""
-BATCH_TOLERANCE = {'tiny': 1e-4, 'pi0_small': 0.05, 'pi05_small': 0.05}
+BATCH_TOLERANCE = {'tiny': 1e-4, 'pi0_small': 0.05, 'pi05_small': 0.05, 'smolvla_small': 0.05}
 """Other kernels run at other batch sizes and under caps, and round at other places."""
 
 
@@ -65,7 +65,7 @@ def device(tmp_path_factory):
     return CudaDevice('cuda:0', tmp_path_factory.mktemp('profiles'))
 
 
-@pytest.fixture(scope='module', params=['tiny', 'pi0_small', 'pi05_small'])
+@pytest.fixture(scope='module', params=['tiny', 'pi0_small', 'pi05_small', 'smolvla_small'])
 def served(request, device):
     """Return a model on the GPU, and the same in graphs."""
     model = registry.load(config(request.param), 'cuda:0')
@@ -81,13 +81,13 @@ def alone(served, device) -> dict[int, np.ndarray]:
 
 def on_cpu(model):
     """Return a model with the same weights, in float32, on the CPU."""
-    if not isinstance(model, Pi0):
+    if isinstance(model, Tiny):
         return registry.load(config('tiny'), 'cpu')
-    network = Pi0Network(model.config).requires_grad_(False)
+    network = type(model.network)(model.config).requires_grad_(False)
     weights = {name: weight.float().cpu()
                for name, weight in model.network.state_dict().items()}
     network.load_state_dict(weights)
-    return Pi0(model.config, network)
+    return type(model)(model.config, network)
 
 
 def answer(model, number: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from robion_ros.config import CameraConfig, ModelConfig
 from robion_ros.core import Observation
 from robion_ros.models import registry
 from robion_ros.models.pi0 import Pi0
+from robion_ros.models.smolvla import Smolvla
 
 JOINTS = tuple(f'joint_{index}' for index in range(7))
 
@@ -42,11 +43,21 @@ def tiny(model_config):
 @pytest.fixture(scope='session', params=['pi0_small', 'pi05_small'])
 def pi0(request, model_config) -> Pi0:
     """Return a small model whose weights are all away from where training starts."""
-    model = registry.load(model_config(architecture=request.param), 'cpu')
+    return Pi0(*moved(registry.load(model_config(architecture=request.param), 'cpu')))
+
+
+@pytest.fixture(scope='session')
+def smolvla(model_config) -> Smolvla:
+    """Return a small model whose weights are all away from where training starts."""
+    return Smolvla(*moved(registry.load(model_config(architecture='smolvla_small'), 'cpu')))
+
+
+def moved(model):
+    """Return the sizes of a model, and its network with other weights."""
     generator = torch.Generator().manual_seed(1)
     for weight in model.network.parameters():
         weight += 0.2 * torch.randn(weight.shape, generator=generator) / weight[0].numel() ** 0.5
-    return Pi0(model.config, model.network)
+    return model.config, model.network
 
 
 @pytest.fixture(scope='session')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What make_pi0.py and make_openpi.py wrote, and checkpoint folders made of it."""
+"""What make_pi0.py, make_openpi.py and make_smolvla.py wrote, and folders made of it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from robion_ros.core import Observation
 
 FOLDER = Path(__file__).resolve().parents[1] / 'golden'
 CAMERAS = {'pi0': ('base_0_rgb', 'left_wrist_0_rgb', 'right_wrist_0_rgb'),
-           'pi05': ('front', 'wrist')}
+           'pi05': ('front', 'wrist'), 'smolvla': ('image', 'wrist', 'side')}
 JOINTS = tuple(f'joint_{index}' for index in range(8))
 ACTIONS = ('x', 'y', 'z', 'roll', 'pitch', 'yaw', 'gripper')
 
@@ -44,14 +44,18 @@ class Golden:
     def __call__(self, number: int, name: str) -> torch.Tensor:
         return self.tensors[f'{number}.{name}']
 
+    def picture(self, number: int, camera: str) -> torch.Tensor | None:
+        names = (f'{number}.observation.{kind}{camera}' for kind in ('images.', ''))
+        return next((self.tensors[name] for name in names if name in self.tensors), None)
+
     def cameras(self, number: int) -> tuple[str, ...]:
         """Return the cameras that an observation has."""
         return tuple(camera for camera in CAMERAS[self.kind]
-                     if f'{number}.observation.images.{camera}' in self.tensors)
+                     if self.picture(number, camera) is not None)
 
     def observation(self, number: int, cameras: Sequence[str] | None = None) -> Observation:
         names = self.cameras(number) if cameras is None else cameras
-        images = tuple(self(number, f'observation.images.{name}').numpy() for name in names)
+        images = tuple(self.picture(number, name).numpy() for name in names)
         return Observation(images, self(number, 'observation.state').numpy(),
                            self.prompts[number], 0)
 

@@ -22,6 +22,15 @@ def test_few_queries_attend_like_many(kv_heads):
                                layers.attend(queries, keys, values, mask))
 
 
+def test_few_queries_attend_to_what_each_of_them_may():
+    queries, keys, values = (tokens(2, heads, count, 8, seed=count)
+                             for heads, count in ((4, 3), (2, 5), (2, 5)))
+    mask = torch.full((2, 1, 3, 5), -torch.inf).triu(2)
+    mask[1, ..., 0] = -torch.inf
+    torch.testing.assert_close(attend_few(queries, keys, values, mask),
+                               layers.attend(queries, keys, values, mask))
+
+
 def test_closed_gates_leave_the_tokens_as_they_came():
     layer = ExpertLayer(8, 16, 2, 1, 4, AdaptiveNorm)
     layers.randomise(layer, 0)

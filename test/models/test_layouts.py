@@ -32,13 +32,18 @@ def test_openpi_s_training_writes_no_configuration(tmp_path):
     assert detect(folder).layout == 'openpi'
 
 
+def test_smolvla_is_told():
+    trait = detect(FOLDER / 'smolvla')
+    assert (trait.architecture, trait.layout) == ('smolvla', 'lerobot')
+
+
 def test_tiny_is_told(tiny, tmp_path):
     tiny.save(tmp_path)
     assert detect(tmp_path).architecture == 'tiny'
 
 
 @pytest.mark.parametrize('fields, message', [
-    ({'type': 'smolvla'}, "type 'smolvla' is of no architecture that is served; must be one of"),
+    ({'type': 'act'}, "type 'act' is of no architecture that is served; must be one of"),
     ({'type': 'pi'}, "type 'pi' .* did you mean 'pi0'"),
     ({'type': None}, 'type None is of no'),
     ({'architectures': ['X']}, 'has none of architecture, type, and there is none of the tensors'),

@@ -9,8 +9,8 @@ import torch
 
 from robion_ros.core import Observation
 from robion_ros.models.pi0_config import CONFIGS
-from robion_ros.models.pi0_processing import lerobot_words, openpi_words, Pi0Processing
-from robion_ros.models.processing import Scaling
+from robion_ros.models.pi0_processing import openpi_words, Pi0Processing
+from robion_ros.models.policy_processing import lerobot_words
 
 
 @pytest.mark.parametrize('prompt, lerobot, openpi', [
@@ -33,27 +33,8 @@ def observe(prompt='pick', state=(1, 2, 3)) -> Observation:
     return Observation(images, np.array(state, np.float32), prompt, 0)
 
 
-def test_pictures_come_in_the_network_s_order():
-    seen = processing(order=(1, 0)).preprocess(observe())['images']
-    assert [int(picture.max()) for picture in seen] == [20, 10]
-
-
-def test_an_action_is_relative_to_the_state_before_it_was_scaled():
-    units = Scaling(0.0, 10.0)
-    made = processing(state=units, actions=units, relative=np.array([1, 0], np.float32))
-    chunk = made.postprocess(torch.ones(10, 32), observe())
-    assert chunk.tolist() == [[11, 10]] * 10 and chunk.dtype == np.float32
-
-
 def test_a_pi05_without_its_state_in_the_prompt_does_not_read_it():
     made = processing('pi05_small')
     first, second = (made.preprocess(observe(state=state)) for state in ((1, 2, 3), (4, 5, 6)))
     assert 'state' not in first
     assert all(torch.equal(first[name], second[name]) for name in first)
-
-
-def test_tokens_of_a_prompt_are_those_of_that_prompt():
-    made = processing()
-    first, other, again = (made.preprocess(observe(prompt))['tokens'].tolist()
-                           for prompt in ('pick', 'place', 'pick'))
-    assert first == again != other

@@ -11,14 +11,16 @@ from robion_ros.models import pictures
 from robion_ros.models.processing import inner_size
 
 SIDE, SIZE = st.integers(1, 90), st.integers(1, 64)
-KINDS = pictures.plain, pictures.exact, pictures.smoothed
+CENTRED = pictures.plain, pictures.exact, pictures.smoothed
+AT_END = pictures.plain_at_end, pictures.exact_at_end
+KINDS = *CENTRED, *AT_END
 
 
 def picture(height, width, seed=0):
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
 
 
-@pytest.mark.parametrize('kind', KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize('kind', CENTRED, ids=lambda kind: kind.__name__)
 @given(height=SIDE, width=SIDE, size=SIZE)
 def test_a_picture_stands_in_the_middle_of_black(kind, height, width, size):
     result = kind(np.full((height, width, 3), 255, np.uint8), size)
@@ -35,6 +37,30 @@ def test_a_picture_stands_in_the_middle_of_black(kind, height, width, size):
 def test_a_picture_of_the_right_size_stays_as_it_is(kind):
     image = picture(32, 32)
     assert torch.equal(kind(image, 32), torch.from_numpy(image).to(kind(image, 32).dtype))
+
+
+@pytest.mark.parametrize('height, width, size', [
+    (480, 640, 512), (720, 1280, 512), (60, 80, 64), (96, 128, 56), (45, 72, 64), (241, 333, 512)])
+def test_lerobot_s_pictures_are_interpolated_ones(height, width, size):
+    image = picture(height, width)
+    rows, columns = inner_size(image, size)
+    planes = torch.from_numpy(image).permute(2, 0, 1)[None].float()
+    wanted = torch.nn.functional.interpolate(planes, (rows, columns), mode='bilinear')
+    found = pictures.exact_at_end(image, size)[size - rows:, size - columns:]
+    torch.testing.assert_close(found, wanted[0].permute(1, 2, 0), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize('kind, centred', list(zip(AT_END, CENTRED, strict=False)),
+                         ids=lambda kind: kind.__name__)
+@given(height=SIDE, width=SIDE, size=SIZE)
+def test_the_same_picture_stands_at_the_bottom_right(kind, centred, height, width, size):
+    image = picture(height, width)
+    rows, columns = inner_size(image, size)
+    top, left = (size - rows) // 2, (size - columns) // 2
+    found = kind(image, size)
+    assert torch.equal(found[size - rows:, size - columns:],
+                       centred(image, size)[top:top + rows, left:left + columns])
+    assert not found[:size - rows].any() and not found[:, :size - columns].any()
 
 
 def means(lines, wanted):

@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 from robion_ros.models import registry
 from robion_ros.models.protocol import Stepped
 
-ARCHITECTURES = 'tiny', 'pi0_small', 'pi05_small'
+ARCHITECTURES = 'tiny', 'pi0_small', 'pi05_small', 'smolvla_small'
 PROMPTS = 'pick', 'put the blue ball into the box', 'wait'
 
 

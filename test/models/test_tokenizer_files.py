@@ -28,6 +28,15 @@ def test_a_text_is_encoded_without_its_beginning(source, tmp_path):
     assert tokenizer.encode('pick') + tokenizer.encode('\n') == tokenizer.encode('pick\n')
 
 
+def test_without_a_beginning_the_file_says_what_is_added():
+    plain = open_tokenizer(FOLDER / 'smolvla', '', 'that', 400, begin='')
+    assert plain.begin is None and plain.encode('pick')
+    adding = open_tokenizer(FOLDER, str(JSON), 'that', 400, begin='')
+    assert adding.encode('pick') == [2, *open_here(FOLDER).encode('pick')]
+    with pytest.raises(CheckpointError, match='model cannot be read'):
+        open_tokenizer(FOLDER, str(PIECES), 'that', 400, begin='')
+
+
 def test_what_is_configured_comes_first(tmp_path):
     shutil.copy(JSON, tmp_path)
     assert find_tokenizer(tmp_path, str(PIECES)) == PIECES

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a folder says of a policy is fitted to the robots of a factory file."""
+
+import shutil
+
+import pytest
+
+from robion_ros.config import FieldError
+from robion_ros.models.lerobot_folder import read_policy
+from robion_ros.models.policy_folder import (
+    count_layers,
+    from_lerobot,
+    PolicyFolder,
+    without_checkpoint,
+)
+from robion_ros.models.policy_processing import PolicyProcessing
+from robion_ros.models.smolvla_config import SMALL
+
+from .golden import ACTIONS, edit_json, FOLDER, JOINTS, model_of
+
+SIZES = SMALL
+
+
+def read(folder) -> PolicyFolder:
+    policy = read_policy(folder, ('smolvla_new_line_processor',))
+    return from_lerobot(policy, SIZES, PolicyProcessing(SIZES), 'that of the model',
+                        'resize_imgs_with_padding', 'num_steps', begin='')
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return shutil.copytree(FOLDER / 'smolvla', tmp_path / 'checkpoint')
+
+
+def test_sizes_of_the_policy_are_those_of_its_configuration(folder):
+    edit_json(folder / 'config.json', lambda values: values.update(
+        num_steps=4, tokenizer_max_length=20, min_period=0.01, n_action_steps=3,
+        action_feature_names=list(ACTIONS)))
+    found = read(folder)
+    config = found.config
+    assert (config.cameras, config.state_size, config.action_size) == (3, 6, 7)
+    assert (config.horizon, config.steps, config.prompt_tokens) == (6, 4, 20)
+    assert config.shortest_period == 0.01 and config.width == SIZES.width
+    assert found.processing.config == config and found.action_names == ACTIONS
+    assert 'first 3 steps' in found.notes[0]
+
+
+def test_a_policy_serves_the_robots_of_a_model(folder):
+    model = model_of('smolvla', ('side', 'image'), joints=JOINTS[:6], tokenizer='')
+    source = read(folder).serve(model)
+    assert source.spec.cameras == 2 and source.spec.step_duration == model.step_duration
+    assert source.processing.order == (1, 0) and source.folder == folder
+    assert source.processing.config == source.config
+
+
+def test_without_statistics_a_robot_may_have_fewer_values(folder):
+    for name in ('policy_preprocessor.json', 'policy_postprocessor.json'):
+        edit_json(folder / name, lambda values: [step['config'].update(norm_map={})
+                  for step in values['steps'] if 'normalizer' in step['registry_name']])
+    found = read(folder)
+    assert found.fewest == (1, 1)
+    source = found.serve(model_of('smolvla', ('image',), joints=JOINTS[:2], actions=ACTIONS[:3],
+                                  tokenizer=''))
+    assert (source.spec.state_size, source.spec.action_size) == (2, 3)
+    described = found.describe('', ('a problem',))
+    assert (described.state_size, described.action_size) == (6, 7)
+    assert 'no statistics' in described.state_units and described.problems == ('a problem',)
+
+
+def test_a_model_without_a_checkpoint_has_the_sizes_of_its_robots(model_config):
+    config = without_checkpoint(model_config(architecture='smolvla_small', actions=('a', 'b')),
+                                SIZES)
+    assert (config.cameras, config.state_size, config.action_size) == (2, 7, 2)
+    assert config.step_duration == SIZES.step_duration
+    with pytest.raises(FieldError, match='actions: are 33, smolvla_small takes at most 32'):
+        without_checkpoint(model_config(architecture='smolvla_small', actions=tuple(
+            f'a{index}' for index in range(33))), SIZES)
+
+
+def test_layers_are_counted():
+    shapes = {f'stack.{index}.weight': (1,) for index in (0, 2, 11)} | {'other.20.weight': (1,)}
+    assert count_layers('stack', shapes) == 12
+    with pytest.raises(ValueError):
+        count_layers('none', shapes)
