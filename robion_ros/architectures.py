@@ -9,4 +9,6 @@ ARCHITECTURES = {
     'pi05_small': 'robion_ros.models.pi0',
     'smolvla': 'robion_ros.models.smolvla',
     'smolvla_small': 'robion_ros.models.smolvla',
+    'xiaomi_robotics_0': 'robion_ros.models.xiaomi',
+    'xiaomi_robotics_0_small': 'robion_ros.models.xiaomi',
 }

@@ -91,11 +91,12 @@ def format_weights(weights: WeightsSummary) -> list[str]:
 def format_description(described: Description) -> list[str]:
     """Say what a robot brings and gets."""
     cameras = ', '.join(described.cameras) or f'{described.camera_count}, by their order'
-    duration = described.step_duration
+    duration, size = described.step_duration, described.image_size
     named = f': {", ".join(described.action_names)}' if described.action_names else ''
     tokenizer = {None: 'missing', '': 'none needed'}.get(described.tokenizer, described.tokenizer)
     return [
-        f'cameras: {cameras}; seen as {described.image_size}x{described.image_size}',
+        f'cameras: {cameras}; seen as '
+        f'{size if isinstance(size, str) else f"{size}x{size}"}',
         f'state: {described.state_size} values, {described.state_units}',
         f'action: {described.action_size} values{named}; {described.action_units}',
         f'chunk: {described.horizon} steps of '

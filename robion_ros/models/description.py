@@ -38,7 +38,8 @@ class Description:
     denoising_steps: int
     step_duration: float | None
     """Between two steps of a chunk, s; None where the checkpoint does not say it."""
-    image_size: int
+    image_size: int | str
+    """Of square pictures the side, pixels; else rows and columns, as text."""
     prompt_tokens: int
     """Most tokens of a prompt."""
     state_units: str

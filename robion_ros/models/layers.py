@@ -198,8 +198,12 @@ def positions(valid: Tensor) -> Tensor:
 def rotary(places: Tensor, head_size: int, base: float = 10_000.0) -> Rotary:
     """Return what rotate needs for tokens at places [B, T]."""
     half = torch.arange(head_size // 2, device=places.device) / (head_size // 2)
-    angles = places[:, None, :, None] * base ** -half
-    cos, sin = angles.cos(), angles.sin()
+    return turned(places[..., None] * base ** -half)
+
+
+def turned(angles: Tensor) -> Rotary:
+    """Return what rotate needs for tokens whose pairs turn by angles [B, T, D / 2]."""
+    cos, sin = angles[:, None].cos(), angles[:, None].sin()
     return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
 
 

@@ -14,7 +14,7 @@ from robion_ros.config import nearest
 from robion_ros.models.folder import CheckpointError, CONFIG, read_json, require
 from robion_ros.models.shards import open_shards
 
-Layout = Literal['robion_ros', 'lerobot', 'openpi']
+Layout = Literal['robion_ros', 'lerobot', 'openpi', 'mibot']
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ TRAITS: Sequence[Trait] = (
     Trait('pi0', 'lerobot', 'type', 'pi0'),
     Trait('pi05', 'lerobot', 'type', 'pi05'),
     Trait('smolvla', 'lerobot', 'type', 'smolvla'),
+    Trait('xiaomi_robotics_0', 'mibot', 'model_type', 'mibot'),
     Trait('pi0', 'openpi', tensor='action_time_mlp_in.weight'),
     Trait('pi05', 'openpi', tensor='time_mlp_in.weight'),
 )

@@ -79,7 +79,7 @@ class PolicyFolder:
     def tokenizer(self, configured: str) -> Tokenizer:
         """Open the tokenizer."""
         return open_tokenizer(self.path, configured, self.wanted, self.config.vocabulary,
-                              self.begin)
+                              (self.begin,) if self.begin else ())
 
     def describe(self, tokenizer: str, problems: tuple[str, ...]) -> Description:
         """Say what the folder holds; problems are those of the weights."""

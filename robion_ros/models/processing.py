@@ -57,13 +57,18 @@ def resize_with_pad(image: np.ndarray, size: int, anchor: Anchor = 'centre',
 
 def inner_size(image: np.ndarray, size: int) -> tuple[int, int]:
     """Return rows and columns of a picture [H, W, 3] scaled to fit into a square."""
-    if image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
-        raise ValueError(f'the image has shape {list(image.shape)}, must be [height, width, 3]')
+    check_picture(image)
     height, width = image.shape[:2]
     ratio = max(height, width) / size
     # The quotients may fall just below a whole number. So they do where the models were
     # trained, and what counts is to see the same pixels.
     return max(1, int(height / ratio)), max(1, int(width / ratio))
+
+
+def check_picture(image: np.ndarray) -> None:
+    """Raise ValueError unless an array is a picture [H, W, 3]."""
+    if image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
+        raise ValueError(f'the image has shape {list(image.shape)}, must be [height, width, 3]')
 
 
 class Units(Protocol):

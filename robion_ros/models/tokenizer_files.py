@@ -5,6 +5,7 @@ Tokenizers from files: tokenizer.json (tokenizers) or *.model (sentencepiece).
 Either package is asked for only when its file is. Knows no model; files are never downloaded.
 """
 
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,14 @@ BEGIN = '<bos>'
 class JsonTokenizer:
     """A file of Hugging Face's tokenizers; without a begin, it adds what its file says."""
 
-    def __init__(self, path: Path, begin: str = BEGIN) -> None:
+    def __init__(self, path: Path, needed: Sequence[str] = (BEGIN,)) -> None:
         self._tokenizer: Any = _import('tokenizers', path).Tokenizer.from_file(str(path))
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
-        self.begin: int | None = self._tokenizer.token_to_id(begin) if begin else None
-        if begin and self.begin is None:
-            raise ValueError(f'it has no token {begin}')
+        for word in needed:
+            if self._tokenizer.token_to_id(word) is None:
+                raise ValueError(f'it has no token {word}')
+        self.begin: int | None = self._tokenizer.token_to_id(needed[0]) if needed else None
         # Tokens added for other uses, such as <image>, may lie beyond the embeddings.
         self.size: int = self._tokenizer.get_vocab_size(with_added_tokens=False)
 
@@ -60,12 +62,13 @@ def find_tokenizer(folder: Path, configured: str = '') -> Path | None:
 
 
 def open_tokenizer(folder: Path, configured: str, source: str, vocabulary: int,
-                   begin: str = BEGIN) -> Tokenizer:
+                   needed: Sequence[str] = (BEGIN,)) -> Tokenizer:
     """
     Open the tokenizer of a checkpoint with so many embeddings.
 
-    source says, for the error where there is none, which tokenizer it has to be. begin is what
-    every prompt begins with; without one the file is a tokenizer.json, which says it.
+    source says, for the error where there is none, which tokenizer it has to be; needed are words
+    that must be tokens of their own, the first of which begins a prompt. Without any the file is
+    a tokenizer.json, which says what begins one.
     """
     path = find_tokenizer(folder, configured)
     if path is None:
@@ -75,8 +78,8 @@ def open_tokenizer(folder: Path, configured: str, source: str, vocabulary: int,
     if not path.is_file():
         raise CheckpointError(f'tokenizer {path} is not a file')
     try:
-        tokenizer: Tokenizer = (PieceTokenizer(path) if begin and path.suffix != '.json' else
-                                JsonTokenizer(path, begin))
+        tokenizer: Tokenizer = (PieceTokenizer(path) if needed and path.suffix != '.json' else
+                                JsonTokenizer(path, needed))
     except ImportError:
         raise
     except Exception as error:  # The packages raise what they like.

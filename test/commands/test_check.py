@@ -36,6 +36,17 @@ def test_a_folder_is_described_and_answers(folder: Path,
         assert said in text, said
 
 
+def test_xiaomi_robotics_is_described_and_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(['check', str(GOLDEN / 'xiaomi')]) == 0
+    text = capsys.readouterr().out
+    for said in ('xiaomi_robotics_0, as mibot saves it', 'cameras: base, wrist_left',
+                 'seen as 64x80 and 64x32', 'state: 32 values, not scaled', 'action: 7 values',
+                 'mean and deviation of golden',
+                 'chunk: 6 steps', 'denoised in 5', 'prompt: at most 128 tokens',
+                 'one request on cpu', 'BF16', 'it can be served'):
+        assert said in text, said
+
+
 def test_the_same_as_json(folder: Path, tmp_path: Path,
                           capsys: pytest.CaptureFixture[str]) -> None:
     said = found(capsys, str(folder), '--tokenizer', TOKENIZER)

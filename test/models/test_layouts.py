@@ -37,6 +37,11 @@ def test_smolvla_is_told():
     assert (trait.architecture, trait.layout) == ('smolvla', 'lerobot')
 
 
+def test_xiaomi_robotics_is_told():
+    trait = detect(FOLDER / 'xiaomi')
+    assert (trait.architecture, trait.layout) == ('xiaomi_robotics_0', 'mibot')
+
+
 def test_tiny_is_told(tiny, tmp_path):
     tiny.save(tmp_path)
     assert detect(tmp_path).architecture == 'tiny'
@@ -46,7 +51,8 @@ def test_tiny_is_told(tiny, tmp_path):
     ({'type': 'act'}, "type 'act' is of no architecture that is served; must be one of"),
     ({'type': 'pi'}, "type 'pi' .* did you mean 'pi0'"),
     ({'type': None}, 'type None is of no'),
-    ({'architectures': ['X']}, 'has none of architecture, type, and there is none of the tensors'),
+    ({'architectures': ['X']}, 'has none of architecture, model_type, type, and there is none of '
+     'the tensors'),
 ])
 def test_another_model_is_named(tmp_path, fields, message):
     (tmp_path / 'config.json').write_text(json.dumps(fields))

@@ -82,6 +82,41 @@ def test_smoothing_is_a_mean_of_what_a_pixel_covers(height, width, size):
     assert np.abs(found - wanted).max() < 1.01  # It is rounded twice.
 
 
+@given(height=SIDE, width=SIDE, rows=SIZE, columns=SIZE, smooth=st.booleans(),
+       value=st.integers(0, 255))
+def test_a_stretched_picture_has_the_size_that_is_wanted(height, width, rows, columns, smooth,
+                                                         value):
+    image = np.full((height, width, 3), value, np.uint8)
+    for found in (pictures.stretched(image, rows, columns, smooth),
+                  pictures.quick(image, rows, columns)):
+        assert found.shape == (rows, columns, 3) and set(found.flatten().tolist()) == {value}
+
+
+def test_bicubic_weights_are_those_of_the_cubic_with_a_half():
+    line = np.array([0, 0, 0, 200, 0, 0, 0], np.uint8)
+    image = np.broadcast_to(line[None, :, None], (2, 7, 3))
+    found = pictures.stretched(image, 2, 14)[0, :, 0].tolist()
+    weights = {0.25: 0.8672, 0.75: 0.2266, 1.25: -0.0703, 1.75: -0.0234}
+    away = [abs((index + 0.5) / 2 - 3.5) for index in range(14)]
+    assert found == [max(0, round(200 * weights.get(each, 0))) for each in away]
+
+
+@pytest.mark.parametrize('shape', [(0, 4, 3), (4, 4), (4, 4, 4)], ids=str)
+@pytest.mark.parametrize('kind', [pictures.stretched, pictures.quick])
+def test_what_is_no_picture_is_not_stretched(kind, shape):
+    with pytest.raises(ValueError, match=r'must be \[height, width, 3\]'):
+        kind(np.zeros(shape, np.uint8), 8, 8)
+
+
+@given(height=SIDE, width=SIDE, part=st.floats(0.5, 1))
+def test_a_crop_is_the_middle(height, width, part):
+    found = pictures.cropped(picture(height, width), part)
+    assert found.shape[:2] == (int(height * part), int(width * part))
+    top, left = (height - found.shape[0]) // 2, (width - found.shape[1]) // 2
+    assert np.array_equal(found, picture(height, width)[top:top + found.shape[0],
+                                                        left:left + found.shape[1]])
+
+
 @pytest.mark.parametrize('kind', KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize('view', [
     lambda image: image[:, :, ::-1], lambda image: image[::-1], lambda image: image[:, :40],

@@ -29,12 +29,12 @@ def test_a_text_is_encoded_without_its_beginning(source, tmp_path):
 
 
 def test_without_a_beginning_the_file_says_what_is_added():
-    plain = open_tokenizer(FOLDER / 'smolvla', '', 'that', 400, begin='')
+    plain = open_tokenizer(FOLDER / 'smolvla', '', 'that', 400, needed=())
     assert plain.begin is None and plain.encode('pick')
-    adding = open_tokenizer(FOLDER, str(JSON), 'that', 400, begin='')
+    adding = open_tokenizer(FOLDER, str(JSON), 'that', 400, needed=())
     assert adding.encode('pick') == [2, *open_here(FOLDER).encode('pick')]
     with pytest.raises(CheckpointError, match='model cannot be read'):
-        open_tokenizer(FOLDER, str(PIECES), 'that', 400, begin='')
+        open_tokenizer(FOLDER, str(PIECES), 'that', 400, needed=())
 
 
 def test_what_is_configured_comes_first(tmp_path):
@@ -46,6 +46,15 @@ def test_what_is_configured_comes_first(tmp_path):
 def damaged(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     return lambda: open_here(tmp_path)
+
+
+def test_words_that_a_model_needs_are_looked_for(tmp_path):
+    shutil.copy(FOLDER / 'xiaomi' / 'tokenizer.json', tmp_path)
+    needed = '<|im_start|>', '<|im_end|>'
+    tokenizer = open_tokenizer(tmp_path, '', 'that of the model', 400, needed)
+    assert tokenizer.encode('<|im_start|>') == [tokenizer.begin]
+    with pytest.raises(CheckpointError, match=r'it has no token <\|end\|>'):
+        open_tokenizer(tmp_path, '', 'that of the model', 400, (*needed, '<|end|>'))
 
 
 CASES = {

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Xiaomi-Robotics-0: Qwen3-VL reads pictures and prompt, a transformer turns noise into actions.
+
+The VLM stage hands over the keys and values of the language model's last layers alone; the ADiT
+stage runs one layer beside each of them on a sink, the state and the actions. Knows neither
+queues nor streams, nor what is done to observations and chunks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn, Tensor
+import torch.nn.functional as F
+
+from robion_ros.config import FieldError, ModelConfig
+from robion_ros.core import Observation
+from robion_ros.models import checkpoint, layers, qwen3_vl, xiaomi_steps
+from robion_ros.models.compiled import compile_layers
+from robion_ros.models.description import Description, misfits
+from robion_ros.models.protocol import Tensors
+from robion_ros.models.qwen3 import Qwen3Layer
+from robion_ros.models.xiaomi_checkpoint import read_folder, read_source, XiaomiSource
+from robion_ros.models.xiaomi_config import CONFIGS, KEYS, OWN, XIAOMI, XiaomiConfig
+from robion_ros.models.xiaomi_expert import XiaomiLayer
+from robion_ros.models.xiaomi_processing import XiaomiProcessing
+
+logger = logging.getLogger(__name__)
+
+KINDS = layers.DecoderLayer, XiaomiLayer, qwen3_vl.VisionBlock
+"""Of the layers that run compiled."""
+
+
+class Projector(nn.Module):
+    """Values to tokens, or back."""
+
+    def __init__(self, given: int, wanted: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(given, wanted, bias=False),
+                                    nn.GELU(approximate='tanh'),
+                                    nn.Linear(wanted, wanted, bias=False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Turn x [..., n] into [..., W]."""
+        projected: Tensor = self.layers(x)
+        return projected
+
+
+class XiaomiNetwork(nn.Module):
+    """The weights of the model."""
+
+    def __init__(self, c: XiaomiConfig) -> None:
+        super().__init__()
+        wide = c.expert_width
+        self.visual = qwen3_vl.VisionTower(
+            c.patch_size, c.merge, c.frames, c.places, c.vision_width, c.vision_hidden,
+            c.vision_heads, c.vision_layers, c.taps, c.width)
+        self.embed_tokens = nn.Embedding(c.vocabulary, c.width)
+        self.language_model: Any = nn.ModuleList(
+            Qwen3Layer(c.width, c.hidden, c.heads, c.kv_heads, c.head_size)
+            for _ in range(c.layers))
+        self.expert: Any = nn.ModuleList(
+            XiaomiLayer(wide, c.head_size) for _ in range(c.expert_layers))
+        self.state_projector = Projector(c.padded_size, wide)
+        self.action_projector = Projector(c.padded_size, wide)
+        self.action_output_layer = Projector(wide, c.padded_size)
+        self.t_embedder = nn.ModuleDict({'mlp': nn.Sequential(
+            nn.Linear(c.time_width, wide, bias=False), nn.SiLU(),
+            nn.Linear(wide, wide, bias=False))})
+        self.t_projector = nn.ModuleDict({'layers': nn.Sequential(nn.Linear(wide, 6 * wide))})
+        self.sink = nn.Embedding(1, wide)
+
+    def to_layers_dtype(self, dtype: torch.dtype) -> 'XiaomiNetwork':
+        """Give the layers a dtype; norms, embeddings of patches and the ends stay float32."""
+        tower = self.visual
+        parts: list[nn.Module] = [tower.blocks, tower.merger, tower.deepstack_merger_list,
+                                  self.embed_tokens, self.language_model]
+        for layer in self.expert:
+            parts += layer.children()
+        for part in parts:
+            part.to(dtype)
+        for module in self.modules():
+            if isinstance(module, layers.PreciseNorm):
+                module.float()
+        return self
+
+
+class Xiaomi:
+    """The model in two stages; protocol.Model says what each function is for."""
+
+    def __init__(self, config: XiaomiConfig, network: XiaomiNetwork,
+                 processing: XiaomiProcessing | None = None) -> None:
+        self.config, self.network, self.spec = config, network, config.spec
+        self.processing = processing or XiaomiProcessing(config)
+        with torch.no_grad():
+            self._prepare()
+
+    def _prepare(self) -> None:
+        """Compute what depends on the weights, the sizes and the step alone, once."""
+        net, c = self.network, self.config
+        device = net.embed_tokens.weight.device
+        self.kernel = net.visual.kernel()
+        self.grids = {size: net.visual.grid(*size) for size in dict.fromkeys(c.pictures)}
+        scaling = self.processing.scaling
+        self.picture_scale, self.picture_shift = (
+            torch.tensor(values, dtype=torch.float32, device=device) for values in scaling)
+        self.frequencies = qwen3_vl.frequencies(c.head_size, c.base).to(device)
+        self.axes = qwen3_vl.axes(c.sections).to(device)
+        self.active = torch.as_tensor(self.processing.active).to(device)
+        """float32 [T, A']: 0 for values of an action that the robot does not have."""
+        own = c.horizon + OWN
+        self.own_places = torch.arange(own, device=device)
+        hidden = torch.ones(own, own, dtype=torch.bool, device=device).triu(1)
+        self.own_mask = torch.zeros(own, own, device=device).masked_fill(hidden, -torch.inf)
+        times = time_embedding(c.times, c.time_width).to(device)
+        shared = net.t_projector['layers'](net.t_embedder['mlp'](times))
+        tables = torch.stack([layer.adaln_table for layer in net.expert])
+        self.norms = shared.unflatten(1, (1, 6, -1)) + tables
+        """[steps, layers, 6, W]."""
+
+    def preprocess(self, observation: Observation) -> Tensors:
+        """Turn one observation into the VLM stage's inputs, without the batch axis."""
+        return self.processing.preprocess(observation)
+
+    @torch.inference_mode()
+    def vlm(self, inputs: Tensors) -> Tensors:
+        """
+        Read the prefix: the tokens of all pictures, then those of the text.
+
+        Returns cache [B, layers, 2, G, K, D], keys and values of the last layers, of which those
+        of the tokens that exist are marked in valid, bool [B, K]; next, int64 [B], the place
+        behind the last of them; and the state as it came.
+        """
+        net, c = self.network, self.config
+        seen, taps = self.see(inputs)
+        order, places = inputs['order'], inputs['places']
+        x = torch.cat((seen, net.embed_tokens(inputs['tokens'])), 1)
+        turn, mask = self.turn(places), qwen3_vl.causal_mask(order, x.dtype)
+        found = []
+        for index, layer in enumerate(net.language_model[:-1]):
+            x, own = layer(x, turn, mask)
+            if index < len(taps):
+                # The first tokens are the pictures'.
+                x = x + F.pad(taps[index], (0, 0, 0, c.prompt_tokens))
+            if index >= c.layers - c.expert_layers:
+                found.append(own)
+        last = net.language_model[-1]
+        # Nobody reads what the last layer would return.
+        found.append(last.self_attn.project(last.input_layernorm(x), turn)[1])
+        return {'cache': torch.stack(found, 1), 'valid': order < qwen3_vl.ABSENT,
+                'next': places.amax((1, 2)) + 1, 'state': inputs['state']}
+
+    def see(self, inputs: Tensors) -> tuple[Tensor, list[Tensor]]:
+        """Return the tokens of all pictures [B, S, W], and what each tap adds to them."""
+        parts = []
+        cameras = range(len(self.config.pictures))
+        for size, group in groupby(cameras, lambda camera: self.config.pictures[camera]):
+            images = torch.stack([inputs[f'picture_{camera}'] for camera in group], 1)
+            pixels = images.flatten(0, 1).float() * self.picture_scale + self.picture_shift
+            seen, taps = self.network.visual(pixels, self.kernel, self.grids[size])
+            parts.append([tokens.unflatten(0, images.shape[:2]).flatten(1, 2)
+                          for tokens in (seen, *taps)])
+        seen, *taps = (torch.cat(part, 1) for part in zip(*parts, strict=True))
+        return seen, taps
+
+    @torch.inference_mode()
+    def adit(self, context: Tensors, noise: Tensor) -> Tensor:
+        """Integrate the velocity from time 0, noise, to time 1, actions."""
+        begun = self.adit_begin(context)
+        turn, rooms = (begun['cos'], begun['sin']), begun['cache'].unbind(1)
+        actions = noise
+        for norms in self.norms:
+            velocity = self.velocity(actions, norms, begun['first'], turn, begun['mask'], rooms)
+            actions = actions + velocity / self.config.steps
+        return actions
+
+    @property
+    def denoising_steps(self) -> int:
+        """How many steps lead from noise to actions."""
+        return self.config.steps
+
+    @torch.inference_mode()
+    def adit_begin(self, context: Tensors) -> Tensors:
+        """Turn a context into what every step needs."""
+        return xiaomi_steps.begin(self, context)
+
+    @torch.inference_mode()
+    def adit_step(self, begun: Tensors, actions: Tensor, steps: Tensor) -> Tensor:
+        """Move actions [B, T, A'] one step on, each row from its own of steps [B]."""
+        # A layer takes norms whose last axis is the width: here [6, B, 1, W], a row's its own.
+        norms = self.norms.index_select(0, steps).movedim(0, 2).unsqueeze(-2)
+        velocity = self.velocity(actions, norms, begun['first'], (begun['cos'], begun['sin']),
+                                 begun['mask'], begun['cache'].unbind(1))
+        return actions + velocity / self.config.steps
+
+    def velocity(self, actions: Tensor, norms: Tensor, first: Tensor, turn: layers.Rotary,
+                 mask: Tensor, rooms: Sequence[Tensor]) -> Tensor:
+        """Run the expert once: where actions [B, T, A'] move at a step."""
+        net = self.network
+        x = torch.cat((first, net.action_projector(actions * self.active)), 1).to(mask.dtype)
+        for layer, room, norm in zip(net.expert, rooms, norms, strict=True):
+            x = layer(x, turn, mask, room, norm)
+        found: Tensor = net.action_output_layer(x[:, OWN:].float())
+        return found
+
+    def turn(self, places: Tensor) -> layers.Rotary:
+        """Return the rotation of tokens at places int64 [B, 3, T] along time, row and column."""
+        of_pair = places.index_select(1, self.axes).transpose(1, 2)
+        return layers.turned(of_pair * self.frequencies)
+
+    def noise(self, seeds: Sequence[int]) -> Tensor:
+        """Draw the noise [B, T, A'] of a batch on the CPU, row i from seeds[i] alone."""
+        shape = self.config.horizon, self.config.padded_size
+        return torch.stack([torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+                            for seed in seeds])
+
+    def postprocess(self, actions: Tensor, observation: Observation) -> np.ndarray:
+        """Turn one row [T, A'] into float32 [T, A] in the robot's units."""
+        return self.processing.postprocess(actions)
+
+
+def time_embedding(times: Sequence[float], width: int) -> Tensor:
+    """Return cosines, then sines, of times with periods to 20,000 pi: [N, W]."""
+    half = width // 2
+    speeds = torch.exp(-np.log(10_000) * torch.arange(half, dtype=torch.float32) / half)
+    angles = torch.tensor(times, dtype=torch.float32)[:, None] * speeds
+    # The model has never seen them finer.
+    return torch.cat((angles.cos(), angles.sin()), 1).bfloat16().float()
+
+
+def configure(model: ModelConfig) -> XiaomiSource:
+    """Read what the checkpoint says, or make sizes up for the robots of a model."""
+    if model.checkpoint and model.architecture == XIAOMI.architecture:
+        return read_source(model)
+    if model.checkpoint:
+        raise FieldError('checkpoint', f'{model.architecture} is served with random weights '
+                                       'alone; leave it out')
+    joints, actions = len(model.joints), len(model.action_names)
+    config = CONFIGS[model.architecture]
+    if max(joints, actions) > config.padded_size:
+        raise FieldError('joints' if joints > config.padded_size else 'actions',
+                         f'are {max(joints, actions)}, {model.architecture} takes at most '
+                         f'{config.padded_size}')
+    config = replace(config, pictures=config.pictures[:1] * len(model.cameras), state_size=joints,
+                     action_size=actions,
+                     step_duration=model.step_duration or config.step_duration)
+    return XiaomiSource(config, XiaomiProcessing(config))
+
+
+def load(model: ModelConfig, source: XiaomiSource, device: torch.device,
+         progress: checkpoint.Progress | None = None) -> Xiaomi:
+    """Build the model on a device: bfloat16 on a GPU, else float32."""
+    on_gpu = device.type == 'cuda'
+    with torch.device('meta'):
+        network = XiaomiNetwork(source.config).requires_grad_(False)
+    network.to_layers_dtype(torch.bfloat16 if on_gpu else torch.float32)
+    if source.folder:
+        checkpoint.load(source.folder, network, device, KEYS, progress)
+    else:
+        layers.randomise(network.to_empty(device=device), model.seed, device if on_gpu else 'cpu')
+    if on_gpu:
+        compile_layers(network, KINDS)
+    size = sum(weight.nbytes for weight in network.parameters())
+    logger.info('%s: %.2f GB of weights', model.architecture, size / 1e9)
+    return Xiaomi(source.config, network, source.processing)
+
+
+def inspect(folder: Path, tokenizer: str = '') -> Description:
+    """Say what a checkpoint folder holds, and what it lacks."""
+    found = read_folder(folder)
+    with torch.device('meta'):
+        network = XiaomiNetwork(found.config)
+    return found.describe(tokenizer, misfits(folder, network, KEYS))
