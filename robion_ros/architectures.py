@@ -11,4 +11,6 @@ ARCHITECTURES = {
     'smolvla_small': 'robion_ros.models.smolvla',
     'xiaomi_robotics_0': 'robion_ros.models.xiaomi',
     'xiaomi_robotics_0_small': 'robion_ros.models.xiaomi',
+    'gr00t_n1_5': 'robion_ros.models.gr00t',
+    'gr00t_n1_5_small': 'robion_ros.models.gr00t',
 }

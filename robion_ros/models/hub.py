@@ -17,7 +17,7 @@ from robion_ros.models.shards import weight_files
 
 logger = logging.getLogger(__name__)
 
-WANTED = ['*.json', '*.safetensors', '*.model']
+WANTED = ['*.json', '*.safetensors', '*.model', 'merges.txt']
 """Nothing else is downloaded: no code, no pickles."""
 UNWANTED = ['training_state/*', 'checkpoints/*']
 

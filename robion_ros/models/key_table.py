@@ -53,3 +53,9 @@ class KeyTable:
             else:
                 named = [(weight if name == other else name, key) for name, key in named]
         return named
+
+
+def count_layers(stack: str, names: Iterable[str]) -> int:
+    """Return how many layers a stack has, by the names of its weights: stack.0.weight, ..."""
+    found = [int(match[1]) for name in names if (match := re.match(rf'{stack}\.(\d+)\.', name))]
+    return max(found) + 1

@@ -14,7 +14,7 @@ from robion_ros.config import nearest
 from robion_ros.models.folder import CheckpointError, CONFIG, read_json, require
 from robion_ros.models.shards import open_shards
 
-Layout = Literal['robion_ros', 'lerobot', 'openpi', 'mibot']
+Layout = Literal['robion_ros', 'lerobot', 'openpi', 'mibot', 'Isaac-GR00T']
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ TRAITS: Sequence[Trait] = (
     Trait('pi05', 'lerobot', 'type', 'pi05'),
     Trait('smolvla', 'lerobot', 'type', 'smolvla'),
     Trait('xiaomi_robotics_0', 'mibot', 'model_type', 'mibot'),
+    Trait('gr00t_n1_5', 'lerobot', 'type', 'groot'),
+    Trait('gr00t_n1_5', 'Isaac-GR00T', 'model_type', 'gr00t_n1_5'),
     Trait('pi0', 'openpi', tensor='action_time_mlp_in.weight'),
     Trait('pi05', 'openpi', tensor='time_mlp_in.weight'),
 )

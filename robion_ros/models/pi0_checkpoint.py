@@ -13,12 +13,12 @@ from pathlib import Path
 from robion_ros.config import ModelConfig
 from robion_ros.models import openpi_folder, pictures
 from robion_ros.models.hub import locate
+from robion_ros.models.key_table import count_layers
 from robion_ros.models.layouts import check_architecture, detect
 from robion_ros.models.lerobot_folder import read_policy
 from robion_ros.models.pi0_config import CONFIGS, KEYS, Pi0Config
 from robion_ros.models.pi0_processing import openpi_words, Pi0Processing
 from robion_ros.models.policy_folder import (
-    count_layers,
     from_lerobot,
     PolicyFolder,
     PolicySource,

@@ -9,7 +9,6 @@ architecture does with them.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-import re
 from typing import Any
 
 from robion_ros.config import FieldError, ModelConfig
@@ -180,9 +179,3 @@ def read_sizes(folder: Path, keys: KeyTable, config: Any,
             raise CheckpointError(
                 f'{shards.place} does not fit the model: {error} is missing or has another shape '
                 f'than in any {config.architecture}') from error
-
-
-def count_layers(stack: str, shapes: Shapes) -> int:
-    """Return how many layers a stack has."""
-    found = [int(match[1]) for name in shapes if (match := re.match(rf'{stack}\.(\d+)\.', name))]
-    return max(found) + 1

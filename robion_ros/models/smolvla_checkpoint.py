@@ -15,10 +15,10 @@ from robion_ros.config import ModelConfig
 from robion_ros.models import pictures
 from robion_ros.models.folder import CheckpointError, CONFIG
 from robion_ros.models.hub import locate
+from robion_ros.models.key_table import count_layers
 from robion_ros.models.layouts import check_architecture, detect
 from robion_ros.models.lerobot_folder import Policy, read_policy
 from robion_ros.models.policy_folder import (
-    count_layers,
     from_lerobot,
     PolicyFolder,
     PolicySource,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Tokenizers from files: tokenizer.json (tokenizers) or *.model (sentencepiece).
+Tokenizers from files: tokenizer.json or vocab.json (tokenizers) or *.model (sentencepiece).
 
 Either package is asked for only when its file is. Knows no model; files are never downloaded.
 """
@@ -10,10 +10,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from robion_ros.models.bpe_files import read_bpe, VOCABULARY
 from robion_ros.models.folder import CheckpointError
 from robion_ros.models.tokenizer import Tokenizer
 
-NAMES = 'tokenizer.json', 'tokenizer.model', 'paligemma_tokenizer.model'
+NAMES = 'tokenizer.json', 'tokenizer.model', 'paligemma_tokenizer.model', VOCABULARY
 """Looked for beside the weights, in this order."""
 BEGIN = '<bos>'
 
@@ -22,7 +23,9 @@ class JsonTokenizer:
     """A file of Hugging Face's tokenizers; without a begin, it adds what its file says."""
 
     def __init__(self, path: Path, needed: Sequence[str] = (BEGIN,)) -> None:
-        self._tokenizer: Any = _import('tokenizers', path).Tokenizer.from_file(str(path))
+        package = _import('tokenizers', path)
+        self._tokenizer: Any = (read_bpe(package, path) if path.name == VOCABULARY else
+                                package.Tokenizer.from_file(str(path)))
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         for word in needed:
@@ -41,9 +44,12 @@ class JsonTokenizer:
 class PieceTokenizer:
     """A file of sentencepiece."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, needed: Sequence[str] = (BEGIN,)) -> None:
         package = _import('sentencepiece', path)
         self._processor: Any = package.SentencePieceProcessor(model_proto=path.read_bytes())
+        for word in needed:
+            if word != BEGIN and self._processor.is_unknown(self._processor.piece_to_id(word)):
+                raise ValueError(f'it has no token {word}')
         self.begin: int | None = self._processor.bos_id()
         if self.begin == -1:
             raise ValueError('it has no token that begins a text')
@@ -78,8 +84,8 @@ def open_tokenizer(folder: Path, configured: str, source: str, vocabulary: int,
     if not path.is_file():
         raise CheckpointError(f'tokenizer {path} is not a file')
     try:
-        tokenizer: Tokenizer = (PieceTokenizer(path) if needed and path.suffix != '.json' else
-                                JsonTokenizer(path, needed))
+        kind = PieceTokenizer if needed and path.suffix != '.json' else JsonTokenizer
+        tokenizer: Tokenizer = kind(path, needed)
     except ImportError:
         raise
     except Exception as error:  # The packages raise what they like.

@@ -44,7 +44,7 @@ def check(path: Path, kind: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize('model', ['tiny', 'pi0_small', 'smolvla_small',
+@pytest.mark.parametrize('model', ['tiny', 'pi0_small', 'smolvla_small', 'gr00t_n1_5_small',
                                    'xiaomi_robotics_0_small'])
 def test_capacity_of_every_mode(model: str, tmp_path: Path, capsys) -> None:
     path = tmp_path / 'found.json'

@@ -72,6 +72,24 @@ def test_what_is_proposed_is_a_factory_file_that_serves_it(
     assert registry.load(model, 'cpu').spec.action_size == 7
 
 
+def test_gr00t_is_checked_and_what_is_proposed_serves_it(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, tokenizer = GOLDEN / 'gr00t', str(GOLDEN / 'gr00t_tokenizer' / 'vocab.json')
+    assert main(['check', str(folder), '--tokenizer', tokenizer]) == 0
+    text = capsys.readouterr().out
+    for said in (f'{folder}: gr00t_n1_5, as Isaac-GR00T saves it', 'cameras: front, wrist; seen',
+                 'state: 8 values, min_max', 'action: 7 values: arm_1, arm_2',
+                 'chunk: 5 steps of 0.05 s, denoised in 4', 'note: pictures are cut',
+                 'one request on cpu', 'it can be served'):
+        assert said in text, said
+    said = found(capsys, str(folder), '--tokenizer', tokenizer)
+    path = tmp_path / 'factory.yaml'
+    path.write_text(f'{said["factory"]}servers: {{gpu_0: {{models: [gr00t]}}}}\n')
+    model = load(path).models['gr00t']
+    from robion_ros.models import registry
+    assert registry.load(model, 'cpu').spec.step_duration == 0.05
+
+
 def test_everything_that_is_missing_is_said(folder: Path,
                                             capsys: pytest.CaptureFixture[str]) -> None:
     index = folder / 'model.safetensors.index.json'

@@ -11,7 +11,8 @@ from robion_ros.models import registry
 
 
 @pytest.mark.parametrize('architecture', [
-    'tiny', 'pi0_small', 'pi05_small', 'smolvla_small', 'xiaomi_robotics_0_small'])
+    'tiny', 'pi0_small', 'pi05_small', 'smolvla_small', 'gr00t_n1_5_small',
+    'xiaomi_robotics_0_small'])
 def test_model_is_served_in_lockstep(kit, start, architecture: str) -> None:
     config = ModelConfig(architecture, {'wrist': CameraConfig()}, ('x', 'y'), 2.0, 1.0, 1)
     model = registry.load(config, 'cpu')

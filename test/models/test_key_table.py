@@ -3,7 +3,7 @@
 
 import pytest
 
-from robion_ros.models.key_table import KeyTable
+from robion_ros.models.key_table import count_layers, KeyTable
 from robion_ros.models.pi0_config import KEYS
 
 TABLE = KeyTable(('model.',), {r'a\.': 'b.', r'a': 'c'}, {'.x.': '.y.'}, ('head.',),
@@ -31,3 +31,7 @@ def test_a_tied_tensor_stands_in_for_a_missing_one_only(keys, pairs):
 def test_what_pi0_has_and_pi05_has_not_is_left_out():
     assert KEYS['pi0'].name('model.state_proj.weight') == 'state_proj.weight'
     assert KEYS['pi05'].name('model.state_proj.weight') is None
+
+
+def test_layers_are_counted_by_the_names_of_their_weights():
+    assert count_layers('stack', ['stack.0.w', 'stack.11.w', 'stacks.12.w', 'a.stack.13.w']) == 12

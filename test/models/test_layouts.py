@@ -11,6 +11,7 @@ from robion_ros.architectures import ARCHITECTURES
 from robion_ros.models.folder import CheckpointError
 from robion_ros.models.layouts import check_architecture, detect, TRAITS
 
+from . import gr00t_golden
 from .golden import FOLDER, openpi_folder
 
 
@@ -24,6 +25,13 @@ def test_pi0_is_told_in_both_layouts(kind, tmp_path):
     assert (trait.architecture, trait.layout) == (kind, 'lerobot')
     trait = detect(openpi_folder(tmp_path / 'openpi', kind))
     assert (trait.architecture, trait.layout) == (kind, 'openpi')
+
+
+def test_gr00t_is_told_in_both_layouts(tmp_path):
+    for layout, make in (('lerobot', gr00t_golden.lerobot_folder),
+                         ('Isaac-GR00T', gr00t_golden.isaac_folder)):
+        trait = detect(make(tmp_path / layout))
+        assert (trait.architecture, trait.layout) == ('gr00t_n1_5', layout)
 
 
 def test_openpi_s_training_writes_no_configuration(tmp_path):

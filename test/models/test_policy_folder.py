@@ -6,9 +6,9 @@ import shutil
 import pytest
 
 from robion_ros.config import FieldError
+from robion_ros.models.key_table import count_layers
 from robion_ros.models.lerobot_folder import read_policy
 from robion_ros.models.policy_folder import (
-    count_layers,
     from_lerobot,
     PolicyFolder,
     without_checkpoint,

@@ -12,6 +12,8 @@ from robion_ros.models.tokenizer_files import find_tokenizer, open_tokenizer
 from .golden import FOLDER
 
 JSON, PIECES = FOLDER / 'tokenizer.json', FOLDER / 'openpi' / 'tokenizer.model'
+QWEN = FOLDER / 'gr00t_tokenizer'
+CHAT = '<|im_start|>', '<img>'
 
 
 def open_here(folder, configured='', vocabulary=400):
@@ -41,6 +43,33 @@ def test_what_is_configured_comes_first(tmp_path):
     shutil.copy(JSON, tmp_path)
     assert find_tokenizer(tmp_path, str(PIECES)) == PIECES
     assert find_tokenizer(tmp_path) == tmp_path / 'tokenizer.json'
+
+
+def test_words_of_a_chat_are_single_tokens():
+    tokenizer = open_tokenizer(QWEN, '', 'that of the model', 400, CHAT)
+    tokens = tokenizer.encode('<|im_start|>user\npick it<img>')
+    assert tokens[0] == tokenizer.begin == 341 and tokens[-1] == 343
+    assert max(tokens[1:-1]) < tokenizer.size <= 341
+
+
+@pytest.mark.parametrize('path', [JSON, PIECES], ids=['json', 'sentencepiece'])
+def test_a_tokenizer_without_the_words_of_a_chat_is_refused(path, tmp_path):
+    with pytest.raises(CheckpointError, match=r'it has no token <\|im_start\|>'):
+        open_tokenizer(tmp_path, str(path), 'that of the model', 400, CHAT)
+
+
+def test_a_vocabulary_is_told_from_others_by_the_words_it_lacks(tmp_path):
+    for path in QWEN.iterdir():
+        shutil.copy(path, tmp_path)
+    (tmp_path / 'added_tokens.json').unlink()
+    with pytest.raises(CheckpointError, match=r'it has no token <\|im_start\|>'):
+        open_tokenizer(tmp_path, '', 'that of the model', 400, CHAT)
+    (tmp_path / 'added_tokens.json').write_text('{"<|im_start|>": 390, "<img>": 343}')
+    with pytest.raises(CheckpointError, match='says that <img> is 343, and it would be 339'):
+        open_tokenizer(tmp_path, '', 'that of the model', 400, CHAT)
+    (tmp_path / 'merges.txt').unlink()
+    with pytest.raises(CheckpointError, match=r'vocab\.json cannot be read'):
+        open_tokenizer(tmp_path, '', 'that of the model', 400, CHAT)
 
 
 def damaged(tmp_path, name, content):
