@@ -15,6 +15,7 @@ from typing import Any
 
 from robion_ros.commands.progress import Bar
 from robion_ros.commands.proposal import propose, propose_model
+from robion_ros.engine.device import open_device
 from robion_ros.models import registry
 from robion_ros.models.description import Description, summarize_weights, WeightsSummary
 from robion_ros.models.hub import locate
@@ -61,6 +62,7 @@ def inspect(arguments: argparse.Namespace, found: dict[str, Any], text: list[str
     found['factory'] = propose(described, model, folder)
     text += ['', *found['factory'].splitlines(), '']
     if not described.problems:
+        open_device(arguments.device)  # Says what is wrong with it.
         found['request'] = answer(model, arguments.device, weights)
         text += format_request(found['request'])
         if not found['request'].get('finite', True):

@@ -36,8 +36,8 @@ from robion_ros.models.shards import open_shards
 from robion_ros.models.tokenizer import Tokenizer
 from robion_ros.models.tokenizer_files import find_tokenizer, open_tokenizer
 
-TOKENIZER = ('that of lerobot/eagle2hg-processor-groot-n1p5 (vocab.json, merges.txt and '
-             'added_tokens.json)')
+TOKENIZER = ('vocab.json, merges.txt and added_tokens.json of '
+             'lerobot/eagle2hg-processor-groot-n1p5')
 VISION_HEADS = 16
 """Of every SigLIP So400m: its tensors do not tell."""
 PACK, UNPACK = 'groot_pack_inputs_v3', 'groot_action_unpack_unnormalize_v1'

@@ -27,7 +27,8 @@ from robion_ros.models.policy_folder import (
 )
 from robion_ros.models.policy_processing import lerobot_words
 
-TOKENIZER = 'that of google/paligemma-3b-pt-224'
+TOKENIZER = ('tokenizer.json, or tokenizer.model, of google/paligemma-3b-pt-224, or '
+             'paligemma_tokenizer.model')
 VISION_HEADS = 16
 """Of every SigLIP So400m: its tensors do not tell."""
 OPENPI_NOTE = ('what openpi does for a kind of robot (its policy files: signs, grippers, deltas) '

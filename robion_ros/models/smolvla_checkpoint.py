@@ -28,7 +28,7 @@ from robion_ros.models.policy_folder import (
 from robion_ros.models.policy_processing import PolicyProcessing
 from robion_ros.models.smolvla_config import KEYS, SMOLVLA, SmolvlaConfig
 
-TOKENIZER = 'that of HuggingFaceTB/SmolVLM2-500M-Video-Instruct'
+TOKENIZER = 'tokenizer.json of HuggingFaceTB/SmolVLM2-500M-Video-Instruct'
 HEAD_SIZE = 64
 """Of every SmolVLM2: its tensors do not tell, and neither do those of its SigLIP, below."""
 VISION_HEADS = {768: 12, 1152: 16}

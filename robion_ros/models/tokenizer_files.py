@@ -72,15 +72,15 @@ def open_tokenizer(folder: Path, configured: str, source: str, vocabulary: int,
     """
     Open the tokenizer of a checkpoint with so many embeddings.
 
-    source says, for the error where there is none, which tokenizer it has to be; needed are words
+    source says, for the error where there is none, which files it has to be; needed are words
     that must be tokens of their own, the first of which begins a prompt. Without any the file is
     a tokenizer.json, which says what begins one.
     """
     path = find_tokenizer(folder, configured)
     if path is None:
         raise CheckpointError(
-            f'checkpoint {folder} has no tokenizer: copy {source} there as {NAMES[0]} or '
-            f'{NAMES[1]}, or name the file with the key tokenizer of the factory file')
+            f'checkpoint {folder} has no tokenizer: copy {source} there, or name the file with '
+            'the key tokenizer of the factory file')
     if not path.is_file():
         raise CheckpointError(f'tokenizer {path} is not a file')
     try:

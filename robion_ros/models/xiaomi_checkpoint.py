@@ -27,7 +27,7 @@ from robion_ros.models.tokenizer_files import find_tokenizer, open_tokenizer
 from robion_ros.models.xiaomi_config import XIAOMI, XiaomiConfig
 from robion_ros.models.xiaomi_processing import scaling, XiaomiProcessing
 
-TOKENIZER = 'that of Qwen/Qwen3-VL-4B-Instruct'
+TOKENIZER = 'tokenizer.json of Qwen/Qwen3-VL-4B-Instruct'
 PICTURE = '<|image_pad|>'
 WORDS = '<|im_start|>', '<|im_end|>', '<|vision_start|>', '<|vision_end|>', PICTURE
 """Of prompts, that are tokens of their own; the first begins them."""

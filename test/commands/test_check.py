@@ -6,6 +6,7 @@ from pathlib import Path
 import shutil
 
 import pytest
+import torch
 
 from robion_ros.commands import check
 from robion_ros.commands.arguments import run as main
@@ -107,7 +108,7 @@ def test_what_is_proposed_is_shown_beside_what_is_missing(
     assert main(['check', str(folder)]) == 1
     text = capsys.readouterr().out
     assert 'tokenizer: missing' in text and 'architecture: pi05' in text
-    assert 'problem: checkpoint' in text and 'has no tokenizer: copy that of google/' in text
+    assert 'problem: checkpoint' in text and 'has no tokenizer: copy tokenizer.json, or ' in text
     assert 'one request' not in text
 
 
@@ -151,3 +152,11 @@ def test_tiny_is_checked_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(['check', str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert 'cameras: 1, by their order' in text and 'tokenizer: none needed' in text
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason='there is a GPU')
+def test_a_device_that_is_not_there_is_a_problem_after_what_was_found(capsys) -> None:
+    assert main(['check', str(GOLDEN / 'smolvla'), '--device', 'cuda:0']) == 1
+    out = capsys.readouterr().out
+    assert 'architecture: smolvla' in out
+    assert "problem: device 'cuda:0' is not available here" in out

@@ -164,7 +164,8 @@ def test_what_is_wrong_with_what_lerobot_saves_is_said(lerobot, damage, message)
 
 
 @pytest.mark.parametrize('changes, message', [
-    ({'tokenizer': ''}, 'has no tokenizer: copy that of lerobot/eagle2hg-processor-groot-n1p5'),
+    ({'tokenizer': ''}, 'has no tokenizer: copy vocab.json, merges.txt and '
+     'added_tokens.json of lerobot/eagle2hg-processor-groot-n1p5'),
     ({'tokenizer': str(golden.FOLDER / 'tokenizer.json')}, r'it has no token <\|im_start\|>'),
     ({'joints': golden.JOINTS[:7]}, 'joints: .* trained with 8, the factory file names 7'),
     ({'actions': golden.ACTIONS[:6]}, 'actions: .* trained with 7, the factory file names 6'),

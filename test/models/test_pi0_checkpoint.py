@@ -85,7 +85,8 @@ def test_what_is_wrong_with_a_checkpoint_is_said(folder, load, damage, message):
 
 @pytest.mark.parametrize('changes, message', [
     ({'step_duration': 0.0}, 'step_duration: .* write 1 / the frames per second'),
-    ({'tokenizer': ''}, 'has no tokenizer: copy that of google/paligemma-3b-pt-224'),
+    ({'tokenizer': ''}, 'has no tokenizer: copy tokenizer.json, or tokenizer.model, of google/'
+     'paligemma-3b-pt-224'),
     ({'joints': JOINTS[:7]}, 'joints: .* trained with 8, the factory file names 7'),
     ({'actions': ACTIONS[:6]}, 'actions: .* trained with 7, the factory file names 6'),
 ], ids=['duration', 'tokenizer', 'joints', 'actions'])

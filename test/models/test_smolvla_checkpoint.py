@@ -87,7 +87,7 @@ DAMAGES = {
     'a pickle': (lambda folder: (folder / 'model.safetensors').rename(
         folder / 'pytorch_model.bin'), 'has no model.safetensors; it has .*pytorch_model.bin'),
     'no tokenizer': (lambda folder: (folder / 'tokenizer.json').unlink(), 'has no tokenizer: copy '
-                     'that of HuggingFaceTB/SmolVLM2-500M-Video-Instruct'),
+                     'tokenizer.json of HuggingFaceTB/SmolVLM2-500M-Video-Instruct'),
     'an unknown step': (lambda folder: edit_json(
         folder / 'policy_preprocessor.json', lambda values: values['steps'].append(
             {'registry_name': 'smolvla_flip', 'config': {}})), "step 'smolvla_flip' .* not known"),

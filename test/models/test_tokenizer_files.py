@@ -87,8 +87,8 @@ def test_words_that_a_model_needs_are_looked_for(tmp_path):
 
 
 CASES = {
-    'none': (lambda path: lambda: open_here(path), 'no tokenizer: copy that of the model there as '
-             'tokenizer.json or tokenizer.model, or name the file with the key tokenizer'),
+    'none': (lambda path: lambda: open_here(path), 'no tokenizer: copy that of the model '
+             'there, or name the file with the key tokenizer'),
     'no such file': (lambda path: lambda: open_here(path, str(path / 'x.json')),
                      'x.json is not a file'),
     'not JSON': (lambda path: damaged(path, 'tokenizer.json', b'{'), 'json cannot be read'),

@@ -126,7 +126,7 @@ DAMAGES = {
     'another tokenizer': (config('vlm_config', image_token_id=3),
                           r'makes \[345\] of <\|image_pad\|>, the model knows it as 3'),
     'no tokenizer': (lambda folder: (folder / 'tokenizer.json').unlink(),
-                     'has no tokenizer: copy that of Qwen/Qwen3-VL-4B-Instruct there'),
+                     'has no tokenizer: copy tokenizer.json of Qwen/Qwen3-VL-4B-Instruct there'),
     'another architecture': (config(model_type='mibot_1'), "model_type 'mibot_1' is of no"),
 }
 
