@@ -22,7 +22,11 @@ class Results:
     def __init__(self, kind: str, path: str | None) -> None:
         self.found: dict[str, Any] = {'format': FORMAT, 'kind': kind, 'settings': {},
                                       'machine': {}, 'results': [], 'rows': []}
-        self._path = Path(path) if path else None
+        if path and Path(path).exists() and not Path(path).is_file():
+            raise BenchError(f'{path} is a device or a pipe: after every row a new file takes its '
+                             'place, name a file')
+        # The file behind a link is replaced, not the link.
+        self._path = Path(path).resolve() if path else None
 
     def describe(self, settings: Mapping[str, Any], machine: Mapping[str, Any]) -> None:
         """Say what the measurements to come depend on."""
@@ -67,6 +71,6 @@ def load_results(path: str) -> dict[str, Any]:
         return {**found, 'kind': str(found['kind']), 'rows': list(found['rows'])}
     except FileNotFoundError:
         raise BenchError(f'{path}: there is no such file') from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise BenchError(f'{path} is no file of robion bench ({type(error).__name__}: {error})'
                          ) from None

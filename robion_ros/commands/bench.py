@@ -42,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format='%(message)s', stream=sys.stderr)
     try:
         if arguments.kind == 'plot':
+            make_folder(arguments.plots)
             plot(load_results(arguments.file), arguments.plots, Path(arguments.file).stem)
             return 0
         return evaluate(arguments)
@@ -54,6 +55,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
     """Measure and show what was found, also if it was interrupted."""
     if arguments.plots:
         find_pyplot()  # Not after an hour of measuring.
+        make_folder(arguments.plots)
     code = 0
     results = Results(arguments.kind, arguments.json)
     try:
@@ -76,6 +78,14 @@ def evaluate(arguments: argparse.Namespace) -> int:
         plot(results.found, arguments.plots,
              Path(arguments.json or f'bench_{arguments.kind}').stem)
     return code
+
+
+def make_folder(path: str) -> None:
+    """Make the folder of plots; raise BenchError where it cannot be."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BenchError(f'--plots {path} cannot be made: {error.strerror}') from None
 
 
 def measure_locksteps(arguments: argparse.Namespace, results: Results) -> None:
@@ -118,7 +128,9 @@ def find_most(arguments: argparse.Namespace) -> int:
     most = getattr(arguments, 'ros', None) or MOST
     asked = max(getattr(arguments, 'robots', ()), default=0)
     if asked > most:
-        raise BenchError(f'--robots asks for {asked}, --ros allows {most}: raise it')
+        raise BenchError(f'--robots asks for {asked}, '
+                         + (f'--ros allows {most}: raise it' if most != MOST else
+                            f'there may be {most} at most'))
     return most
 
 

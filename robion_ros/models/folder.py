@@ -6,6 +6,7 @@ Knows neither layouts nor tensors.
 """
 
 import json
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,13 +40,20 @@ def require(folder: Path, name: str, mend: str = '') -> Path:
 def read_json(folder: Path, name: str = CONFIG, mend: str = '') -> dict[str, Any]:
     """Return the object that a JSON file of the folder holds."""
     path = require(folder, name, mend)
-    try:
-        values = json.loads(path.read_text(encoding='utf-8'))
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f'{path} is not JSON: {error}') from error
+    values = parse_json(path)
     if not isinstance(values, dict):
         raise CheckpointError(f'{path} holds a {type(values).__name__}, must be an object')
     return values
+
+
+def parse_json(path: Path) -> Any:
+    """Return what a JSON file holds; raise CheckpointError where it cannot be read."""
+    try:
+        return json.loads(path.read_text(encoding='utf-8'))
+    except OSError as error:
+        raise CheckpointError(f'{path} cannot be read: {error.strerror}') from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f'{path} is not JSON: {error}') from error
 
 
 def unfold(values: Any, key: str, kind: type[Value]) -> Value:
@@ -55,7 +63,12 @@ def unfold(values: Any, key: str, kind: type[Value]) -> Value:
     value = values[key]
     # A truth value is no number, and a whole number is one.
     if kind is float and type(value) is int:
-        value = float(value)
+        try:
+            value = float(value)
+        except OverflowError:
+            raise ValueError(f'{key} is too large a number') from None
     if type(value) is not kind:
         raise ValueError(f'{key} is {value!r:.80}, must be of type {kind.__name__}')
+    if isinstance(value, float) and not isfinite(value):
+        raise ValueError(f'{key} is {value}, must be finite')
     return value

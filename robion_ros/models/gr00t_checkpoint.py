@@ -136,7 +136,7 @@ def read_folder(folder: Path) -> Gr00tFolder:
         place = shards.place
     try:
         config = sized(FULL, shapes)
-    except (KeyError, ValueError, ZeroDivisionError) as error:
+    except (LookupError, ValueError, ZeroDivisionError) as error:
         raise CheckpointError(f'{place} does not fit the model: {error} is missing or has another '
                               f'shape than in any {trait.architecture}') from error
     return (_lerobot if trait.layout == 'lerobot' else _isaac)(folder, config)
@@ -217,8 +217,9 @@ def _checked(config: Gr00tConfig, fields: Mapping[str, Any], place: Path) -> Gr0
     for what, number, most in (('action_horizon', config.horizon, config.places),
                                ('embodiment_id', config.embodiment, config.embodiments - 1),
                                ('values of an action', config.action_size, config.padded_action)):
-        if type(number) is not int or number > most:
-            raise CheckpointError(f'{place}: {what}: {number!r}, the weights take at most {most}')
+        if type(number) is not int or not 0 <= number <= most:
+            raise CheckpointError(f'{place}: {what}: {number!r}, the weights take at '
+                                  f'most {most}, and nothing below 0')
     return replace(config, prompt_tokens=prompt_tokens)
 
 

@@ -28,7 +28,7 @@ def squeezed(image: np.ndarray, size: int) -> Tensor:
 def cropped(image: np.ndarray, size: int) -> Tensor:
     """Return the middle of a picture as Isaac-GR00T scales it: in float32, smoothed, cut off."""
     check_picture(image)
-    rows, columns = (int(side * KEPT) for side in image.shape[:2])
+    rows, columns = (max(1, int(side * KEPT)) for side in image.shape[:2])
     top, left = (round((whole - part) / 2) for whole, part in
                  zip(image.shape[:2], (rows, columns), strict=True))
     middle = np.ascontiguousarray(image[top:top + rows, left:left + columns])

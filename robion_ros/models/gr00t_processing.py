@@ -122,14 +122,15 @@ class Gr00tProcessing:
     def _tokens(self, prompt: str) -> tuple[Tensor, Tensor]:
         """Return the tokens of the whole text, and which are real."""
         if STANDS_FOR_A_PICTURE.search(prompt):
-            raise ValueError(f'the prompt {prompt!r} holds a word that stands for a picture')
+            raise ValueError(f'the prompt {prompt!r:.200} holds a word that stands for a '
+                             'picture')
         tokens = self.tokenizer.encode(CLOSING + self.wording(prompt) + END)
         if len(tokens) - 1 > self.config.prompt_tokens:
-            raise ValueError(f'the prompt {prompt!r} has {len(tokens) - 1} tokens with what ends '
-                             f'it, the model reads {self.config.prompt_tokens}: shorten it, or '
-                             "write tokenizer_max_length into the checkpoint's config.json")
+            raise ValueError(f'the prompt {prompt!r:.200} has {len(tokens) - 1} tokens with what '
+                             f'ends it, the model reads {self.config.prompt_tokens}: shorten it, '
+                             "or write tokenizer_max_length into the checkpoint's config.json")
         if max(tokens) >= self.config.vocabulary:
             # A GPU would stop for good at an embedding that it does not have.
-            raise ValueError(f'the prompt {prompt!r} holds a word that the tokenizer has and the '
-                             'model does not')
+            raise ValueError(f'the prompt {prompt!r:.200} holds a word that the tokenizer has '
+                             'and the model does not')
         return pad_tokens([*self.frame, *tokens], self.config.text_tokens, PADDING)

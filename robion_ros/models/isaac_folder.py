@@ -9,14 +9,20 @@ name it with embodiment_tag and data_config. Knows no architecture.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from robion_ros.config import nearest
-from robion_ros.models.folder import CheckpointError, CONFIG, read_json, require, unfold
+from robion_ros.models.folder import (
+    CheckpointError,
+    CONFIG,
+    parse_json,
+    read_json,
+    require,
+    unfold,
+)
 from robion_ros.models.isaac_configs import (
     DATA_CONFIGS,
     DataConfig,
@@ -56,8 +62,11 @@ class Embodiment:
         """Between two steps of a chunk, as of the recordings, s."""
         found = self._part('video', self.cameras[0])
         try:
-            return 1 / unfold(found, 'fps', float)
-        except (ValueError, ZeroDivisionError) as error:
+            frames = unfold(found, 'fps', float)
+            if not 0.001 <= frames <= 10_000:
+                raise ValueError(f'fps is {frames}, must be from 0.001 to 10000')
+            return 1 / frames
+        except ValueError as error:
             raise CheckpointError(f'{self.place}: video {self.cameras[0]}: {error}') from error
 
     def sizes(self, kind: str) -> tuple[int, ...]:
@@ -65,9 +74,10 @@ class Embodiment:
         found = []
         for key in self._keys(kind):
             shape = self._part(kind, key).get('shape')
-            if not (isinstance(shape, list) and len(shape) == 1 and type(shape[0]) is int):
+            if not (isinstance(shape, list) and len(shape) == 1 and type(shape[0]) is int
+                    and shape[0] > 0):
                 raise CheckpointError(f'{self.place}: {kind} {key}: shape is {shape!r}, must be a '
-                                      'list of one number')
+                                      'list of one number above 0')
             found.append(shape[0])
         return tuple(found)
 
@@ -99,10 +109,13 @@ class Embodiment:
         if mode not in MODES or (kind == 'action' and mode == 'sin_cos'):
             raise CheckpointError(f'{where}: scaling by {mode!r} is not known; '
                                   f'{nearest(mode, filter(None, MODES))}')
-        statistics = self.metadata.get('statistics', {}).get(kind, {}).get(key, {})
         found = {}
         for name in MODES[mode]:
-            values = np.asarray(statistics.get(name, ()), np.float32)
+            try:
+                statistics = unfold(unfold(self.metadata['statistics'], kind, dict), key, dict)
+                values = np.asarray(statistics.get(name, ()), np.float32)
+            except (OverflowError, TypeError, ValueError) as error:
+                raise CheckpointError(f'{where}: {name} of its statistics: {error}') from error
             if values.shape != (size,) or not np.isfinite(values).all():
                 raise CheckpointError(f'{where}: {name} of its statistics must be {size} finite '
                                       'numbers')
@@ -126,14 +139,17 @@ def read_embodiment(folder: Path) -> Embodiment:
     fields, path = read_json(folder), folder / METADATA
     if not path.is_file():
         require(folder, METADATA, 'Isaac-GR00T saves it beside the weights')
+    known = parse_json(path)
     try:
-        known = json.loads(path.read_text(encoding='utf-8'))
         tag = choose_tag(fields, known)
         metadata = unfold(known, tag, dict)
         modalities = unfold(metadata, 'modalities', dict)
         unfold(metadata, 'statistics', dict)
         for kind in ('video', 'state', 'action'):
-            unfold(modalities, kind, dict)
+            for key in unfold(modalities, kind, dict):
+                unfold(modalities[kind], key, dict)
+            if not modalities[kind]:
+                raise ValueError(f'{kind} is empty')
     except (AttributeError, TypeError, ValueError) as error:
         raise CheckpointError(f'{path}: {error}') from error
     number = fields.get('embodiment_id', EMBODIMENTS.get(tag))

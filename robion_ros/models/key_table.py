@@ -56,6 +56,13 @@ class KeyTable:
 
 
 def count_layers(stack: str, names: Iterable[str]) -> int:
-    """Return how many layers a stack has, by the names of its weights: stack.0.weight, ..."""
-    found = [int(match[1]) for name in names if (match := re.match(rf'{stack}\.(\d+)\.', name))]
-    return max(found) + 1
+    """
+    Return how many layers a stack has, by the names of its weights: stack.0.weight, ...
+
+    Raise KeyError where one is left out: a wrong number must not make millions of them.
+    """
+    found = {int(match[1]) for name in names if (match := re.match(rf'{stack}\.(\d+)\.', name))}
+    for index in range(max(found)):
+        if index not in found:
+            raise KeyError(f'{stack}.{index}')
+    return len(found)

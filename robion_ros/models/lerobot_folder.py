@@ -32,6 +32,14 @@ NEUTRAL = {'rename_observations_processor', 'to_batch_processor', 'device_proces
 RANGES = {'MIN_MAX': ('min', 'max'), 'QUANTILES': ('q01', 'q99'), 'QUANTILE10': ('q10', 'q90')}
 
 
+KINDS: Mapping[str, tuple[type[Any], type[Any] | None]] = {
+    'rename_map': (dict, str), 'features': (dict, dict), 'norm_map': (dict, str),
+    'eps': (float, None), 'normalize_observation_keys': (list, str),
+    'exclude_joints': (list, None), 'action_names': (list, None),
+    'embodiment_mapping': (dict, None), 'embodiment_tag': (str, None)}
+"""What the configuration of a step holds where it is there, and what is in that."""
+
+
 @dataclass(frozen=True)
 class Step:
     """One step of a pipeline."""
@@ -70,9 +78,10 @@ class Policy:
         """Return how many values a state or action has."""
         where = 'output_features' if key == ACTION else 'input_features'
         shape = self._features(where).get(key, {}).get('shape')
-        if not (isinstance(shape, list) and len(shape) == 1 and type(shape[0]) is int):
+        if not (isinstance(shape, list) and len(shape) == 1 and type(shape[0]) is int
+                and shape[0] > 0):
             raise CheckpointError(f'{self.folder / CONFIG}: {where}.{key}.shape is {shape!r}, '
-                                  'must be a list of one number')
+                                  'must be a list of one number above 0')
         return int(shape[0])
 
     def field(self, key: str, kind: type[Any], default: Any = None) -> Any:
@@ -98,7 +107,7 @@ class Policy:
             feature = step.config.get('features', {}).get(key)
             if feature is None or (wanted is not None and key not in wanted):
                 return IDENTITY
-            kind = feature['type']
+            kind = feature.get('type')
         mode = step.config.get('norm_map', {}).get(kind, 'IDENTITY')
         found = {name.rpartition('.')[2]: values for name, values in step.tensors.items()
                  if name.rpartition('.')[0] == key}
@@ -122,7 +131,11 @@ class Policy:
         return mask
 
     def _features(self, where: str) -> Mapping[str, Mapping[str, Any]]:
-        return self.field(where, dict)
+        found = self.field(where, dict)
+        try:
+            return {key: unfold(found, key, dict) for key in found}
+        except ValueError as error:
+            raise CheckpointError(f'{self.folder / CONFIG}: {where}: {error}') from error
 
 
 def read_policy(folder: Path, own: Collection[str] = ()) -> Policy:
@@ -160,6 +173,8 @@ def make_units(mode: str, found: Mapping[str, np.ndarray], epsilon: float, size:
     first, second = (found[name].astype(np.float32) for name in names)
     least = np.float32(epsilon)
     if mode == 'MEAN_STD':
+        if (second < 0).any():
+            raise ValueError('std is below 0')
         return Scaling(first, second, second + least)
     width = second - first
     return Span(first, np.where(width == 0, least, width))
@@ -176,9 +191,21 @@ def _read_steps(folder: Path, name: str) -> tuple[Step, ...]:
                 raise ValueError(f'steps[{index}].state_file is {file!r}, must be a file beside '
                                  'it')
             tensors = load_file(require(folder, file)) if file else {}
-            steps.append(Step(str(step), unfold(entry, 'config', dict), tensors))
-    except (AttributeError, TypeError, ValueError, SafetensorError) as error:
+            steps.append(Step(str(step), _check(unfold(entry, 'config', dict)), tensors))
+    except (AttributeError, KeyError, OSError, TypeError, ValueError, SafetensorError) as error:
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(f'{path}: {error}') from error
     return tuple(steps)
+
+
+def _check(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what is there of a step's configuration; raise ValueError where it cannot be."""
+    found = {key: value for key, value in config.items() if value is not None}
+    for key, (kind, inner) in KINDS.items():
+        if key in found:
+            values = unfold(found, key, kind)
+            inside = values.values() if kind is dict else values
+            if inner and not all(type(value) is inner for value in inside):
+                raise ValueError(f'{key} is {values!r:.80}, must hold only {inner.__name__}')
+    return found

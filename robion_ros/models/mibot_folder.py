@@ -24,6 +24,8 @@ LEAST_PIXELS, MOST_PIXELS = 56 * 56, 28 * 28 * 1280
 MOVES = 1e-5
 """Least deviation of a value of an action that a robot has."""
 BICUBIC = 3
+MOST_SIDE = 8192
+"""Rows or columns of a picture."""
 
 Value = TypeVar('Value')
 
@@ -125,10 +127,11 @@ class MibotFolder:
         sizes |= self.field('image_sizes', dict, {})
         for name, size in sizes.items():
             if name not in views or not (isinstance(size, list | tuple) and len(size) == 2 and all(
-                    type(side) is int and side > 0 for side in size)):
+                    type(side) is int and 0 < side <= MOST_SIDE for side in size)):
                 raise CheckpointError(
                     f'{self.folder / CONFIG}: image_sizes.{name} is {size!r}: must be a list of '
-                    f'rows and columns, and {name} one of {", ".join(views)}')
+                    f'rows and columns, from 1 to {MOST_SIDE}, and {name} one of '
+                    f'{", ".join(views)}')
         crop = self.field('crop_ratio', float, known.crop)
         if not (0 < crop <= 1 and views and all(isinstance(view, str) for view in views.values())):
             raise CheckpointError(f'{self.folder / CONFIG}: crop_ratio {crop} must be above 0 and '
@@ -147,7 +150,7 @@ class MibotFolder:
                                  'numbers')
             if not (deviation > MOVES).any():
                 raise ValueError(f'no deviation is above {MOVES}')
-        except (TypeError, ValueError) as error:
+        except (OverflowError, TypeError, ValueError) as error:
             raise CheckpointError(f'{self.folder / PREPROCESSOR}: action_config.{robot}: '
                                   f'{error}') from error
         return Statistics(mean, deviation)
@@ -157,9 +160,9 @@ class MibotFolder:
         # The library's processor that this is served with reads these, and not size.
         limits = [self.pictures.get(key) or default for key, default in (
             ('min_pixels', LEAST_PIXELS), ('max_pixels', MOST_PIXELS))]
-        if not all(type(limit) is int and limit > 0 for limit in limits):
+        if not all(type(limit) is int and 0 < limit <= MOST_SIDE ** 2 for limit in limits):
             raise CheckpointError(f'{self.folder / PREPROCESSOR}: min_pixels and max_pixels are '
-                                  f'{limits}, must be whole numbers above 0')
+                                  f'{limits}, must be whole numbers from 1 to {MOST_SIDE ** 2}')
         return smart_size(rows, columns, factor, limits[0], limits[1])
 
     def pixels(self) -> tuple[float, list[float], list[float]]:
@@ -174,11 +177,12 @@ class MibotFolder:
             mean, deviation = (unfold(self.pictures, f'image_{name}', list)
                                for name in ('mean', 'std'))
             factor = float(self.pictures.get('rescale_factor', 1 / 255))
-            if not len(mean) == len(deviation) == 3 or 0 in deviation:
+            if not len(mean) == len(deviation) == 3 or 0 in deviation or not (
+                    np.isfinite([factor, *map(float, mean), *map(float, deviation)]).all()):
                 raise ValueError('image_mean and image_std must have three numbers, the latter '
-                                 'not 0')
+                                 'not 0, and these and rescale_factor must be finite')
             return factor, [float(each) for each in mean], [float(each) for each in deviation]
-        except (TypeError, ValueError) as error:
+        except (OverflowError, TypeError, ValueError) as error:
             raise CheckpointError(f'{self.folder / PREPROCESSOR}: {error}') from error
 
     def _action_config(self) -> Mapping[str, Any]:

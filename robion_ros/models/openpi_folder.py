@@ -8,13 +8,12 @@ added to config.json under the names it has there. Knows no architecture.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from robion_ros.models.folder import CheckpointError, CONFIG, read_json, unfold
+from robion_ros.models.folder import CheckpointError, CONFIG, parse_json, read_json, unfold
 from robion_ros.models.processing import IDENTITY, Scaling, Span, Units
 
 STATISTICS = 'norm_stats.json'
@@ -90,8 +89,8 @@ def read_assets(folder: Path) -> Assets:
 
 def read_statistics(path: Path) -> dict[str, dict[str, np.ndarray]]:
     """Read a norm_stats.json."""
+    whole = parse_json(path)
     try:
-        whole = json.loads(path.read_text(encoding='utf-8'))
         named = unfold(whole, 'norm_stats', dict)
         found = {key: {name: np.asarray(values, np.float64) for name, values in entry.items()
                        if values is not None} for key, entry in named.items()}
@@ -102,6 +101,6 @@ def read_statistics(path: Path) -> dict[str, dict[str, np.ndarray]]:
                          for values in found[key].values())
             if len(sizes) != 1 or not finite:
                 raise ValueError(f'{key} must have lists of as many finite numbers')
-    except (AttributeError, IndexError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, OverflowError, TypeError, ValueError) as error:
         raise CheckpointError(f'{path}: {error}') from error
     return found

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from robion_ros.config import ModelConfig
 from robion_ros.models import openpi_folder, pictures
+from robion_ros.models.folder import CONFIG
 from robion_ros.models.hub import locate
 from robion_ros.models.key_table import count_layers
 from robion_ros.models.layouts import check_architecture, detect
@@ -19,6 +20,7 @@ from robion_ros.models.lerobot_folder import read_policy
 from robion_ros.models.pi0_config import CONFIGS, KEYS, Pi0Config
 from robion_ros.models.pi0_processing import openpi_words, Pi0Processing
 from robion_ros.models.policy_folder import (
+    check_numbers,
     from_lerobot,
     PolicyFolder,
     PolicySource,
@@ -87,6 +89,7 @@ def _openpi(folder: Path, sizes: Pi0Config) -> PolicyFolder:
         horizon=assets.field('action_horizon', int),
         prompt_tokens=assets.field('max_token_len', int, sizes.prompt_tokens),
         state_in_prompt=in_prompt, times_added_up=True)
+    check_numbers(config, folder / CONFIG)
     processing = Pi0Processing(
         config, picture=pictures.smoothed, wording=openpi_words,
         state=assets.units('state', sizes.adaptive).cut(states),

@@ -153,6 +153,7 @@ def from_lerobot(policy: Policy, sizes: Any, processing: PolicyProcessing, wante
         prompt_tokens=policy.field('tokenizer_max_length', int, sizes.prompt_tokens),
         shortest_period=policy.field('min_period', float, sizes.shortest_period),
         longest_period=policy.field('max_period', float, sizes.longest_period))
+    check_numbers(config, path)
     relative = policy.relative(actions)
     if relative is not None and states < actions:
         raise CheckpointError(f'{policy.folder}: actions are relative to the state, and there are '
@@ -161,11 +162,24 @@ def from_lerobot(policy: Policy, sizes: Any, processing: PolicyProcessing, wante
                          actions=policy.units(ACTION), relative=relative)
     fewest = (1 if processing.state is IDENTITY else states,
               1 if processing.actions is IDENTITY and relative is None else actions)
-    names = policy.fields.get('action_feature_names') or ()
+    names = policy.field('action_feature_names', list, [])
     run = policy.fields.get('n_action_steps')
     notes = (FEWER_NOTE.format(run),) if isinstance(run, int) and run < config.horizon else ()
     return PolicyFolder(policy.folder, 'lerobot', config, processing, policy.cameras,
                         policy.renamed, fewest, wanted, begin, tuple(map(str, names)), notes)
+
+
+def check_numbers(config: Any, path: Path) -> None:
+    """Raise CheckpointError where numbers of a config.json cannot be those of a policy."""
+    for what, number, most in (
+            ('cameras of input_features', config.cameras, 16),
+            ('steps of a chunk', config.horizon, 10_000), ('denoising steps', config.steps, 1000),
+            ('tokens of a prompt', config.prompt_tokens, 4096)):
+        if not 1 <= number <= most:
+            raise CheckpointError(f'{path}: {what}: {number}, must be from 1 to {most}')
+    if not 0 < config.shortest_period < config.longest_period:
+        raise CheckpointError(f'{path}: min_period is {config.shortest_period} and max_period '
+                              f'{config.longest_period}: must be above 0, and the latter larger')
 
 
 def read_sizes(folder: Path, keys: KeyTable, config: Any,
@@ -175,7 +189,7 @@ def read_sizes(folder: Path, keys: KeyTable, config: Any,
         shapes = {name: shards.shapes[key] for name, key in keys.pairs(shards.keys)}
         try:
             return sized(config, shapes)
-        except (KeyError, ValueError, ZeroDivisionError) as error:
+        except (LookupError, ValueError, ZeroDivisionError) as error:
             raise CheckpointError(
                 f'{shards.place} does not fit the model: {error} is missing or has another shape '
                 f'than in any {config.architecture}') from error

@@ -92,8 +92,8 @@ class PolicyProcessing:
             tokens += self.tokenizer.encode(part)
         if max(tokens, default=0) >= self.config.vocabulary:
             # A GPU would stop for good at an embedding that it does not have.
-            raise ValueError(f'the prompt {"".join(parts)!r} holds a word that the tokenizer has '
-                             'and the model does not')
+            raise ValueError(f'the prompt {"".join(parts)!r:.200} holds a word that the '
+                             'tokenizer has and the model does not')
         return pad_tokens(tokens, self.config.prompt_tokens, PADDING)
 
     def _instruction_tokens(self, prompt: str) -> tuple[Tensor, Tensor]:

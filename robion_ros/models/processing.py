@@ -32,6 +32,8 @@ def check_observation(observation: Observation, spec: ModelSpec) -> None:
     if observation.state.shape != (spec.state_size,):
         raise ValueError(f'the state has shape {list(observation.state.shape)}, the model '
                          f'takes [{spec.state_size}]')
+    if not np.isfinite(observation.state).all():
+        raise ValueError('the state has values that are not finite')
     if not observation.prompt.strip():
         raise ValueError(f'the prompt is {observation.prompt!r}, the model takes an '
                          'instruction of at least one word')

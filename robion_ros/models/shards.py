@@ -7,7 +7,6 @@ Only headers are read until a tensor is asked for, and pickles never. Knows no m
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, ExitStack
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from safetensors import safe_open, SafetensorError
 from torch import Tensor
 
-from robion_ros.models.folder import CheckpointError, require, unfold
+from robion_ros.models.folder import CheckpointError, parse_json, require, unfold
 
 WEIGHTS, INDEX = 'model.safetensors', 'model.safetensors.index.json'
 BYTES = {'F64': 8, 'F32': 4, 'BF16': 2, 'F16': 2, 'I64': 8, 'I32': 4}
@@ -80,7 +79,7 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
     if (folder / WEIGHTS).is_file() or not index.is_file():
         return (require(folder, WEIGHTS),)
     try:
-        named = unfold(json.loads(index.read_text(encoding='utf-8')), 'weight_map', dict)
+        named = unfold(parse_json(index), 'weight_map', dict)
         names = sorted({str(name) for name in named.values()})
     except ValueError as error:
         raise CheckpointError(f'{index} is no index of safetensors files: {error}') from error

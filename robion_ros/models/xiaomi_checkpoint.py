@@ -29,6 +29,7 @@ from robion_ros.models.xiaomi_processing import scaling, XiaomiProcessing
 
 TOKENIZER = 'tokenizer.json of Qwen/Qwen3-VL-4B-Instruct'
 PICTURE = '<|image_pad|>'
+MOST_LAYERS = 1000
 WORDS = '<|im_start|>', '<|im_end|>', '<|vision_start|>', '<|vision_end|>', PICTURE
 """Of prompts, that are tokens of their own; the first begins them."""
 NOTES = (
@@ -151,8 +152,12 @@ def read_sizes(mibot: MibotFolder) -> XiaomiConfig:
     """Return the sizes that config.json says; raise CheckpointError for other kinds of layers."""
     text, vision, dit = 'vlm_config.text_config.', 'vlm_config.vision_config.', 'dit_config.'
 
-    def whole(key: str, default: int | None = None) -> int:
-        return mibot.field(key, int, default)
+    def whole(key: str, default: int | None = None, most: int = 1_000_000) -> int:
+        number = mibot.field(key, int, default)
+        if not 1 <= number <= most:
+            raise CheckpointError(f'{mibot.folder / CONFIG}: {key} is {number}, must be from 1 to '
+                                  f'{most}')
+        return number
 
     for key, wanted in ((f'{text}hidden_act', 'silu'), (f'{text}attention_bias', False),
                         (f'{text}rms_norm_eps', 1e-6), (f'{vision}in_channels', 3),
@@ -176,12 +181,14 @@ def read_sizes(mibot: MibotFolder) -> XiaomiConfig:
         places=whole(f'{vision}num_position_embeddings', XIAOMI.places),
         vision_width=whole(f'{vision}hidden_size'),
         vision_hidden=whole(f'{vision}intermediate_size'),
-        vision_heads=whole(f'{vision}num_heads'), vision_layers=whole(f'{vision}depth'),
+        vision_heads=whole(f'{vision}num_heads'),
+        vision_layers=whole(f'{vision}depth', most=MOST_LAYERS),
         taps=_whole_numbers(mibot, f'{vision}deepstack_visual_indexes'),
         width=whole(f'{text}hidden_size'), hidden=whole(f'{text}intermediate_size'),
-        layers=whole(f'{text}num_hidden_layers'), heads=whole(f'{text}num_attention_heads'),
+        layers=whole(f'{text}num_hidden_layers', most=MOST_LAYERS),
+        heads=whole(f'{text}num_attention_heads'),
         kv_heads=kv_heads, head_size=head_size, **_rotation(mibot, text, head_size),
-        expert_layers=whole(f'{dit}num_hidden_layers', XIAOMI.expert_layers))
+        expert_layers=whole(f'{dit}num_hidden_layers', XIAOMI.expert_layers, MOST_LAYERS))
 
 
 def _rotation(mibot: MibotFolder, text: str, head_size: int) -> dict[str, Any]:

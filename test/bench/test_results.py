@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of results."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,8 @@ def test_without_a_name_there_is_no_file(tmp_path: Path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize('text', ['', '[]', '{}', '{"format": 99}', '{"format": 1}', 'null',
-                                  '{"format": 1, "kind": "sweep", "rows": 3}'])
+                                  '{"format": 1, "kind": "sweep", "rows": 3}',
+                                  pytest.param('[' * 100_000, id='nested')])
 def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / 'found.json'
     path.write_text(text)
@@ -38,3 +40,18 @@ def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match='there is no such file'):
         load_results(str(tmp_path / 'none.json'))
+
+
+def test_a_pipe_or_a_device_is_never_replaced_by_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / 'pipe')
+    with pytest.raises(BenchError, match='is a device or a pipe'):
+        Results('sweep', str(tmp_path / 'pipe'))
+    assert (tmp_path / 'pipe').is_fifo()
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / 'elsewhere').mkdir()
+    (tmp_path / 'link.json').symlink_to(tmp_path / 'elsewhere' / 'found.json')
+    Results('sweep', str(tmp_path / 'link.json')).add_row({'robots': 4})
+    assert (tmp_path / 'link.json').is_symlink()
+    assert load_results(str(tmp_path / 'elsewhere' / 'found.json'))['rows'] == [{'robots': 4}]

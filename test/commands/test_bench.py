@@ -170,3 +170,11 @@ def test_sweep_of_a_factory_over_ros(tmp_path: Path) -> None:
 def test_what_a_factory_cannot_do_is_said_before_it_starts(words, message, capsys) -> None:
     assert main(['bench', 'sweep', '--model', 'tiny', *TRAFFIC, '--slo', '100', *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_folder_of_plots_that_cannot_be_made_is_said_before_measuring(
+        tmp_path: Path, capsys) -> None:
+    (tmp_path / 'file').touch()
+    assert main(['bench', 'ablation', '--device', 'cpu', '--model', 'tiny', '--plots',
+                 str(tmp_path / 'file')]) == 2
+    assert 'cannot be made' in capsys.readouterr().err

@@ -84,7 +84,8 @@ def put(value, *path):
 DAMAGES = {
     'no metadata': (lambda folder: (folder / METADATA).unlink(),
                     'has no experiment_cfg/metadata.json; .* Isaac-GR00T saves it'),
-    'no JSON': (lambda folder: (folder / METADATA).write_text('{'), r'metadata\.json: '),
+    'no JSON': (lambda folder: (folder / METADATA).write_text('{'),
+                r'metadata\.json is not JSON: '),
     'a list': (lambda folder: (folder / METADATA).write_text('[]'), r'metadata\.json: '),
     'no statistics': (drop('statistics'), 'statistics is missing'),
     'no part': (drop('modalities', 'video'), 'video is missing'),

@@ -34,4 +34,10 @@ def test_what_pi0_has_and_pi05_has_not_is_left_out():
 
 
 def test_layers_are_counted_by_the_names_of_their_weights():
-    assert count_layers('stack', ['stack.0.w', 'stack.11.w', 'stacks.12.w', 'a.stack.13.w']) == 12
+    names = ['stack.1.w', 'stack.0.w', 'stack.0.v', 'stacks.2.w', 'a.stack.3.w']
+    assert count_layers('stack', names) == 2
+
+
+def test_a_layer_that_is_left_out_is_named_and_not_made_up():
+    with pytest.raises(KeyError, match=r'stack\.1'):
+        count_layers('stack', ['stack.0.w', 'stack.999999999.w'])

@@ -8,7 +8,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from robion_ros.models.processing import pad_tokens, pad_values, resize_with_pad, Scaling
+from robion_ros.core import Observation
+from robion_ros.models.processing import (
+    check_observation,
+    pad_tokens,
+    pad_values,
+    resize_with_pad,
+    Scaling,
+)
+from robion_ros.models.protocol import ModelSpec
 
 SIDE = st.integers(1, 200)
 SIZE = st.integers(1, 64)
@@ -117,3 +125,10 @@ def test_a_prompt_that_is_cut_is_said_to_be(caplog):
     caplog.clear()
     pad_tokens([5, 6], 2, 0)
     assert not caplog.text
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
+def test_a_state_that_is_not_finite_is_refused_before_anything_runs(value):
+    seen = Observation((picture(4, 4),), np.array([0, value], np.float32), 'go', 0)
+    with pytest.raises(ValueError, match='the state has values that are not finite'):
+        check_observation(seen, ModelSpec('any', 1, 2, 3, 4, 0.05))
