@@ -234,8 +234,8 @@ class ManagerConfig:
     name: str = 'manager'
     time_limit: float = 1.0
     """Most time of the solver for one plan, s."""
-    server_timeout: float = 1.0
-    """A server that sent no status for so long is taken as dead, s."""
+    server_timeout: float = 0.4
+    """A server whose heart did not beat for so long is taken as dead, s."""
     call_timeout: float = 1.0
     """Longest wait for a server's answer before the call is repeated, s."""
 

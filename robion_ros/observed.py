@@ -64,7 +64,7 @@ class Server:
     name: str
     incarnation: int
     state: str
-    """unconfigured, inactive or active."""
+    """unconfigured, configuring, inactive or active."""
     models: tuple[str, ...]
     epoch: int
     robots: tuple[str, ...]

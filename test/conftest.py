@@ -3,13 +3,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import count
 import os
-from pathlib import Path
 import sys
 from threading import Event
-from time import time
 from types import ModuleType
 from typing import Any
 
@@ -20,9 +17,9 @@ import torch
 from robion_ros.core import Observation
 from robion_ros.models import registry
 from robion_ros.models.protocol import ModelSpec, Tensors
+from robion_ros.shared_memory import sweep
 
 TIMEOUT = 20.0
-SHARED_MEMORY = Path('/dev/shm')
 DOMAINS = count(os.getpid())
 """Each test has a domain of its own, so that nobody is heard who has just ended."""
 
@@ -43,16 +40,7 @@ def own_domain(monkeypatch: pytest.MonkeyPatch) -> None:
 def swept() -> Iterator[None]:
     """Take away what DDS processes that were killed have left in shared memory."""
     yield
-    mapped = set()
-    for maps in Path('/proc').glob('[0-9]*/maps'):
-        with suppress(OSError):
-            mapped |= {line.split(maxsplit=5)[-1] for line in maps.read_text().splitlines()
-                       if str(SHARED_MEMORY) in line}
-    for kind in ('fastdds_*', 'fastrtps_*', 'sem.fastdds_*', 'sem.fastrtps_*'):
-        for path in SHARED_MEMORY.glob(kind):
-            with suppress(OSError):
-                if str(path) not in mapped and time() - path.stat().st_mtime > 30.0:
-                    path.unlink()
+    sweep()
 
 
 class Fake:

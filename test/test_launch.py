@@ -133,3 +133,47 @@ def test_factory_serves_and_ends_without_a_trace() -> None:
     text = ''.join(lines)
     assert code == 0 and 'Traceback' not in text, text
     assert text.count('process has finished cleanly') == 4, text
+
+
+def test_what_dies_is_started_again_unless_it_refused(tmp_path: Path) -> None:
+    """Also by launch, which by itself would go on starting it for ever."""
+    config = tmp_path / 'factory.yaml'
+    config.write_text(example_config().read_text())
+    path = share_folder() / 'launch' / 'server.launch.py'
+    environ = dict(os.environ)
+    environ.pop('ROS_DOMAIN_ID', None)
+    claim_domain(environ)
+    command = [sys.executable, '-c', RUN, str(path), f'config:={config}', 'server:=server_0']
+
+    def start() -> 'subprocess.Popen[str]':
+        return subprocess.Popen(command, env=environ, text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, start_new_session=True)
+
+    def read(process: 'subprocess.Popen[str]', text: str) -> list[str]:
+        lines = []
+        assert process.stdout
+        for line in process.stdout:
+            lines.append(line)
+            if text in line:
+                return lines
+        pytest.fail(f'{text!r} was not printed: {"".join(lines)}')
+    first, second = start(), None
+    guard = Timer(PATIENCE, os.killpg, (first.pid, signal.SIGKILL))
+    guard.start()
+    try:
+        [line] = [line for line in read(first, 'process started with pid') if 'pid [' in line]
+        read(first, 'engine ready')
+        os.kill(int(line.split('pid [')[1].split(']')[0]), signal.SIGKILL)
+        read(first, 'process started with pid')
+        read(first, 'engine ready')
+        second = start()
+        read(second, 'ended with code 2, see above; it is not started again')
+        assert second.wait(PATIENCE) == 0  # Nothing of it is left to wait for.
+        os.killpg(first.pid, signal.SIGINT)
+        rest, _ = first.communicate(timeout=PATIENCE)
+        assert 'Traceback' not in rest
+    finally:
+        guard.cancel()
+        for process in (first, second):
+            if process and process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)

@@ -68,7 +68,7 @@ def test_a_factory_is_its_servers_and_the_manager() -> None:
 
 def test_manager_has_the_name_of_the_factory_file(tmp_path: Path) -> None:
     path = tmp_path / 'factory.yaml'
-    path.write_text(DEMO.read_text() + 'manager: {name: boss}\n')
+    path.write_text(DEMO.read_text().replace('manager: {', 'manager: {name: boss, '))
     assert summary(factory_processes(load(path), path))[-1] == ('boss', 'manager', True)
 
 

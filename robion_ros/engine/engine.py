@@ -96,10 +96,12 @@ class Engine:
         Give the whole set of robots that may submit, each with its model.
 
         In force between two locksteps, since a batch is formed whole under the same lock.
-        Requests accepted before are still answered, by the model that accepted them.
+        Requests accepted before are still answered, by the model that accepted them; first of
+        all those of robots that leave, which may get a newer answer elsewhere.
         """
         with self._changed:
             self._epoch, self._robots = epoch, dict(robots)
+            self._queues.hasten(lambda robot, model: self._robots.get(robot) != model)
 
     def cancel(self, robot: str, detail: str) -> None:
         """Withdraw the robot's requests that have not started."""

@@ -61,15 +61,45 @@ def new_models(factory: FactoryConfig, running: Mapping[str, str],
                 check_name(f'populations[{index}]', robot, ROBOT)
                 models[robot] = population.model
     except FieldError as error:
-        other = f', at {error.other} already' if error.other else ''
-        raise BadPopulation(f'{error}{other}') from error
+        raise BadPopulation(f'{error}{_at(error)}') from error
     return {robot: models[robot] for robot in sorted(models, key=natural)}
+
+
+def with_robot(factory: FactoryConfig, running: Mapping[str, str], robot: str,
+               model: str) -> dict[str, str]:
+    """Return the model of each robot once one has come; raise BadPopulation."""
+    try:
+        check_choice('model', model, factory.models)
+        check_name('robot', robot, ROBOT)
+        check_free('robot', robot, _homes(factory))
+    except FieldError as error:
+        raise BadPopulation(f'{error}{_at(error)}') from error
+    models = {**running, robot: model}
+    return {name: models[name] for name in sorted(models, key=natural)}
+
+
+def without_robot(running: Mapping[str, str], robot: str) -> dict[str, str]:
+    """Return the model of each robot once one has left; raise BadPopulation."""
+    try:
+        check_choice('robot', robot, running)
+    except FieldError as error:
+        raise BadPopulation(str(error)) from error
+    return {name: model for name, model in running.items() if name != robot}
+
+
+def _homes(factory: FactoryConfig) -> dict[str, str]:
+    """Return the names that no robot may have, each with where it stands."""
+    return {factory.manager.name: 'manager.name',
+            **{server: f'servers.{server}' for server in factory.servers}}
+
+
+def _at(error: FieldError) -> str:
+    return f', at {error.other} already' if error.other else ''
 
 
 def _check(factory: FactoryConfig, populations: Sequence[Population]) -> None:
     """Raise FieldError if a name is unknown or invalid or stands twice, or a count too big."""
-    homes = {factory.manager.name: 'manager.name',
-             **{server: f'servers.{server}' for server in factory.servers}}
+    homes = _homes(factory)
     models: dict[str, str] = {}
     for index, population in enumerate(populations):
         key = f'populations[{index}]'

@@ -14,6 +14,7 @@ from time import monotonic
 
 from rclpy.node import Node
 from rclpy.task import Future
+from std_msgs.msg import UInt64
 
 from robion_ros.manager.handover import Place
 from robion_ros.msg import RobotStatus, ServerStatus
@@ -36,6 +37,15 @@ class Heard:
     """s of time.monotonic()."""
 
 
+@dataclass(frozen=True)
+class Beat:
+    """The newest heartbeat of a server."""
+
+    term: int
+    received: float
+    """s of time.monotonic()."""
+
+
 class Fleet:
     """Every server of the factory file, alive or not."""
 
@@ -46,11 +56,14 @@ class Fleet:
         self._call_timeout = call_timeout
         self._changed = Condition()
         self._heard: dict[str, Heard] = {}
+        self._beats: dict[str, Beat] = {}
         self._robots: dict[str, RobotStatus] = {}
         self._clients = {}
         for name in servers:
             node.create_subscription(ServerStatus, qos.private(name, qos.STATUS),
                                      partial(self._on_status, name), qos.LATCHED_QOS)
+            node.create_subscription(UInt64, qos.private(name, qos.HEARTBEAT),
+                                     partial(self._on_beat, name), qos.HEARTBEAT_QOS)
             self._clients[name] = node.create_client(AssignRobots,
                                                      qos.private(name, qos.ASSIGN))
 
@@ -58,12 +71,20 @@ class Fleet:
         """
         Return the newest status of each server that serves and was heard lately.
 
-        since leaves out what was received before, s of time.monotonic().
+        since leaves out statuses that were received before, s of time.monotonic().
         """
-        since = max(since, monotonic() - self._server_timeout)
+        lately = monotonic() - self._server_timeout
         with self._changed:
             return {name: heard.status for name, heard in sorted(self._heard.items())
-                    if heard.received >= since and heard.status.state == ServerStatus.ACTIVE}
+                    if heard.received >= since and heard.status.state == ServerStatus.ACTIVE
+                    and self._beats_on(name, heard, lately)}
+
+    def _beats_on(self, name: str, heard: Heard, lately: float) -> bool:
+        """Return whether a server was heard since then, in the term of its newest status."""
+        beat = self._beats.get(name)
+        if beat is None:
+            return heard.received >= lately
+        return beat.term == heard.status.term and max(heard.received, beat.received) >= lately
 
     def robots(self) -> dict[str, RobotStatus]:
         """Return the newest status of each robot at whichever server got farthest with it."""
@@ -82,8 +103,10 @@ class Fleet:
 
         A robot that has sent frames to its next server and hears it loses nothing by the move.
         Statuses from before a server took the epoch it was given last do not count: it may have
-        had the robot, and let it go, since.
+        had the robot, and let it go, since. Nobody waits for a server that dies meanwhile.
         """
+        begun = self.alive().keys() & set(standbys.values())
+
         def missing() -> dict[str, str]:
             ready = {(name, robot.robot) for name, heard in self._heard.items()
                      if heard.status.epoch >= epochs.get(name, 0)
@@ -91,7 +114,7 @@ class Fleet:
             return {robot: server for robot, server in standbys.items()
                     if (server, robot) not in ready}
         with self._changed:
-            self._wait_for(lambda: not missing(), timeout)
+            self._wait_for(lambda: not missing() or begun - self.alive().keys(), timeout)
             return missing()
 
     def call_all(self, requests: Mapping[str, AssignRobots.Request]
@@ -117,12 +140,14 @@ class Fleet:
         return answers
 
     def _wait_for_all(self, futures: Mapping[str, Future]) -> None:
+        begun = self.alive().keys()
         for future in futures.values():
             future.add_done_callback(self._notify)
         with self._changed:
-            self._wait_for(lambda: all(map(Future.done, futures.values())), self._call_timeout)
+            self._wait_for(lambda: all(future.done() or name in begun - self.alive().keys()
+                                       for name, future in futures.items()), self._call_timeout)
 
-    def _wait_for(self, condition: Callable[[], bool], timeout: float) -> None:
+    def _wait_for(self, condition: Callable[[], object], timeout: float) -> None:
         """Wait for a condition, at most timeout s; call with _changed held."""
         end = monotonic() + timeout
         while (not condition() and not STOPPED.is_set()
@@ -132,6 +157,10 @@ class Fleet:
     def _notify(self, _: Future) -> None:
         with self._changed:
             self._changed.notify_all()
+
+    def _on_beat(self, name: str, beat: UInt64) -> None:
+        with self._changed:
+            self._beats[name] = Beat(beat.data, monotonic())
 
     def _on_status(self, name: str, status: ServerStatus) -> None:
         with self._changed:

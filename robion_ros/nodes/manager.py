@@ -7,7 +7,7 @@ images, chunks or devices; servers go on serving without it, and when it starts 
 from what they say.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from time import monotonic, time_ns
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
@@ -22,9 +22,23 @@ from robion_ros.manager import errors
 from robion_ros.manager.assignment import moved
 from robion_ros.manager.handover import Place
 from robion_ros.manager.planner import FactoryPlan, make_plan, place_robots
-from robion_ros.manager.population import BadPopulation, new_models, Population
+from robion_ros.manager.population import (
+    BadPopulation,
+    new_models,
+    Population,
+    with_robot,
+    without_robot,
+)
 from robion_ros.msg import Assignment, RobotAssignment, RobotStatus, ServerStatus
 from robion_ros.nodes import qos
+from robion_ros.nodes.answers import (
+    assignments,
+    narrow,
+    planned,
+    put_into_force,
+    refused,
+    server_of,
+)
 from robion_ros.nodes.diagnostics import diagnostic
 from robion_ros.nodes.fleet import Fleet, places
 from robion_ros.nodes.parameters import declare, Parameter
@@ -32,21 +46,15 @@ from robion_ros.nodes.spin import run, STOPPED
 from robion_ros.nodes.spinner import Spinner
 from robion_ros.nodes.transition import Applied, Transition
 from robion_ros.nodes.watch import Watch
-from robion_ros.srv import Rebalance
+from robion_ros.srv import Rebalance, RegisterRobot, UnregisterRobot
 
 PARAMETERS = (
     Parameter('config', 'factory.yaml', 'path of the factory file'),
-    Parameter('period', 0.1, 'how often the set of living servers is looked at, s'),
+    Parameter('period', 0.05, 'how often the set of living servers is looked at, s'),
     Parameter('settle_time', 1.0, 'how long new servers are waited for before planning, s'),
     Parameter('handover_timeout', 3.0, 'longest wait for a moving robot to be heard by its next '
               'server, s'),
 )
-
-CODES = {errors.OverCapacity: Rebalance.Response.OVER_CAPACITY,
-         errors.NoServer: Rebalance.Response.NO_SERVER,
-         errors.TimeLimit: Rebalance.Response.TIME_LIMIT,
-         errors.InfeasiblePlan: Rebalance.Response.BAD_PLAN,
-         BadPopulation: Rebalance.Response.BAD_POPULATION}
 
 START_TIME = 10.0
 """After so long, s, an operator is told which servers are not there."""
@@ -71,7 +79,7 @@ class ManagerNode(Node):
         self._models = {robot: model for model, robots in self._factory.robots.items()
                         for robot in robots}
         self._running: dict[str, Place] = {}
-        self._started = self._changed = monotonic()
+        self._started = self._changed = self._called_off = monotonic()
         self._epoch = 0
         self._published: list[RobotAssignment] | None = None
         self._problem = 'waiting for servers'
@@ -93,8 +101,10 @@ class ManagerNode(Node):
         # Planning waits for the solver and for servers' answers. It has a thread to itself: one
         # plan at a time, while the other thread goes on receiving statuses and those answers.
         planning = MutuallyExclusiveCallbackGroup()
-        self.create_service(Rebalance, f'~/{qos.REBALANCE}', self._on_rebalance,
-                            callback_group=planning)
+        for kind, name, answer in ((Rebalance, qos.REBALANCE, self._on_rebalance),
+                                   (RegisterRobot, qos.REGISTER, self._on_register),
+                                   (UnregisterRobot, qos.UNREGISTER, self._on_unregister)):
+            self.create_service(kind, f'~/{name}', answer, callback_group=planning)
         # Servers are looked after also where simulated time stands still or jumps.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(float(values['period']), self._on_timer, callback_group=planning,
@@ -118,9 +128,10 @@ class ManagerNode(Node):
         alive = self._fleet.alive()
         if not self._watch.doubt(alive):
             self._watch.distrust(self._astray())
+            self._call_off()
             if self._watch.due(alive):
                 self._replan(alive)
-                self._watch.rest()
+            self._watch.rest()
 
     def _astray(self) -> list[str]:
         """Return the obedient servers that say, since a while, that they do something else."""
@@ -133,6 +144,24 @@ class ManagerNode(Node):
         for name in astray:
             self.get_logger().warning(f'{name} serves other robots than it was told to')
         return astray
+
+    def _call_off(self) -> None:
+        """Let servers that were cut off let go at once of the robots that others took over."""
+        alive = self._fleet.alive(since=self._called_off)
+        obedient = self._watch.obedient(alive)
+        strays = {name for name in alive.keys() - obedient for robot in alive[name].robots
+                  if robot.state == RobotStatus.ACTIVE
+                  and self._running.get(robot.robot, Place('', name)).server in obedient - {name}}
+        if strays:
+            self.get_logger().warning(f'{", ".join(sorted(strays))}: heard again, answering '
+                                      'robots that others have taken over; called off')
+            calm = {robot: place for robot, place in self._running.items()
+                    if place.server in obedient}
+            self._epoch = Transition(
+                self._fleet, self._epoch, self._handover_timeout,
+                {name: alive[name].term for name in strays}).apply(
+                    calm, calm, strays | obedient, unsure=strays).epoch
+            self._called_off = monotonic()
 
     def _replan(self, alive: Mapping[str, ServerStatus]) -> None:
         running = self._where(alive)
@@ -157,47 +186,43 @@ class ManagerNode(Node):
 
     def _on_rebalance(self, request: Rebalance.Request,
                       response: Rebalance.Response) -> Rebalance.Response:
+        populations = [Population(item.model, item.count, tuple(item.robots))
+                       for item in request.populations]
+        return self._change(lambda: new_models(self._factory, self._models, populations),
+                            request.dry_run)
+
+    def _on_register(self, request: RegisterRobot.Request,
+                     response: RegisterRobot.Response) -> RegisterRobot.Response:
+        answer = self._change(lambda: with_robot(self._factory, self._models, request.robot,
+                                                 request.model), request.dry_run)
+        return narrow(RegisterRobot.Response, answer, server=server_of(answer, request.robot))
+
+    def _on_unregister(self, request: UnregisterRobot.Request,
+                       response: UnregisterRobot.Response) -> UnregisterRobot.Response:
+        return narrow(UnregisterRobot.Response, self._change(
+            lambda: without_robot(self._models, request.robot), request.dry_run))
+
+    def _change(self, new: Callable[[], dict[str, str]], dry_run: bool) -> Rebalance.Response:
+        """Plan for the robots that new returns, and put the plan into force; say what came."""
         alive = self._fleet.alive()
-        doubt = self._watch.doubt(alive)
-        if doubt:
+        if doubt := self._watch.doubt(alive):
             return Rebalance.Response(message=doubt, error_code=Rebalance.Response.NO_SERVER)
         try:
-            return self._rebalance(request, alive)
-        finally:
-            self._watch.rest()
-
-    def _rebalance(self, request: Rebalance.Request,
-                   alive: Mapping[str, ServerStatus]) -> Rebalance.Response:
-        running = self._where(alive)
-        try:
-            models = new_models(self._factory, self._models, [
-                Population(item.model, item.count, tuple(item.robots))
-                for item in request.populations])
+            running = self._where(alive)
+            models = new()
             plan = make_plan(self._factory, models,
                              {name: status.models for name, status in alive.items()}, running)
-        except (errors.PlanError, BadPopulation) as error:
-            return Rebalance.Response(message=str(error), error_code=CODES[type(error)])
-        count = moved(plan.moves)
-        response = Rebalance.Response(
-            success=True, objective=plan.traffic.objective, optimal=plan.traffic.optimal,
-            moved=count, solve_ms=plan.traffic.solve_s * 1e3,
-            robots=self._assignments(models, plan.places),
-            message=f'{count} of {len(plan.places)} robots '
-                    f'{"would move" if request.dry_run else "moved"}')
-        if request.dry_run:
+            response = planned(plan, models, dry_run)
+            if not dry_run:
+                start = monotonic()
+                self._models = models
+                put_into_force(response, self._apply(plan, running, alive, []),
+                               monotonic() - start)
             return response
-        start = monotonic()
-        self._models = models
-        applied = self._apply(plan, running, alive, [])
-        response.apply_ms = (monotonic() - start) * 1e3
-        if applied.failures:
-            response.success = False
-            response.error_code = Rebalance.Response.NOT_APPLIED
-            response.message = '; '.join(applied.failures.values()) + '; trying again'
-        elif applied.unready:
-            response.message += ('; moved without having been heard by their new server: '
-                                 + ', '.join(sorted(applied.unready)))
-        return response
+        except (errors.PlanError, BadPopulation) as error:
+            return refused(error)
+        finally:
+            self._watch.rest()
 
     def _where(self, alive: Mapping[str, ServerStatus]) -> dict[str, Place]:
         """Return where robots are answered now: as servers were told, or as they say."""
@@ -213,7 +238,8 @@ class ManagerNode(Node):
     def _apply(self, plan: FactoryPlan, running: Mapping[str, Place],
                alive: Mapping[str, ServerStatus], problems: list[str]) -> Applied:
         start = monotonic()
-        applied = Transition(self._fleet, self._epoch, self._handover_timeout).apply(
+        terms = {name: status.term for name, status in alive.items()}
+        applied = Transition(self._fleet, self._epoch, self._handover_timeout, terms).apply(
             running, plan.places, alive, unsure=alive.keys() - self._watch.obedient(alive))
         self._epoch = applied.epoch
         self._enforced(applied.places, alive, alive.keys() - applied.failures.keys(),
@@ -230,7 +256,7 @@ class ManagerNode(Node):
         self._running = dict(where)
         self._changed = monotonic()
         self._watch.planned(alive, obedient, again)
-        robots = self._assignments(self._models, self._running)
+        robots = assignments(self._models, self._running)
         if robots != self._published:
             self._published = robots
             self._epoch = max(self._epoch, self._fleet.epoch()) + 1
@@ -238,12 +264,6 @@ class ManagerNode(Node):
                 header=Header(stamp=self.get_clock().now().to_msg()), epoch=self._epoch,
                 robots=robots))
         self._say('; '.join(problems))
-
-    def _assignments(self, models: Mapping[str, str],
-                     where: Mapping[str, Place]) -> list[RobotAssignment]:
-        return [RobotAssignment(robot=robot, model=model,
-                                server=where[robot].server if robot in where else '')
-                for robot, model in sorted(models.items())]
 
     def _say(self, problem: str) -> None:
         """Keep the problem for /diagnostics and log it once; '' is none."""

@@ -35,7 +35,7 @@ T = TypeVar('T')
 
 COUNTED = tuple(Counts.__dataclass_fields__)
 STATES = {ServerStatus.UNCONFIGURED: 'unconfigured', ServerStatus.INACTIVE: 'inactive',
-          ServerStatus.ACTIVE: 'active'}
+          ServerStatus.ACTIVE: 'active', ServerStatus.CONFIGURING: 'configuring'}
 
 
 class Observer:

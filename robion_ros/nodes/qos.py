@@ -11,9 +11,12 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from robion_ros.config import Transport
 
 STATUS = 'status'
+HEARTBEAT = 'heartbeat'
 ASSIGN = 'assign'
 ASSIGNMENT = 'assignment'
 REBALANCE = 'rebalance'
+REGISTER = 'register_robot'
+UNREGISTER = 'unregister_robot'
 INCARNATION = 'incarnation'
 ROBOT_REPORTS = 'robot_reports'
 FINISH = 'finish'
@@ -33,6 +36,8 @@ LATCHED_QOS = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE,
                          durability=DurabilityPolicy.TRANSIENT_LOCAL)
 """Late subscribers get the last message; a reader of this kind does not match a volatile writer,
 so prompts are read with this and with VOLATILE_QOS."""
+HEARTBEAT_QOS = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+"""A beat that comes late, as one that is sent again, says nothing."""
 CHUNKS_QOS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 """To subscribe: a robot that was busy still gets what came meanwhile; see chunk_qos."""
 REPORTS_QOS = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE)

@@ -14,6 +14,7 @@ from robion_ros.config import check_name, ModelConfig, ROBOT
 from robion_ros.msg import RobotAssignment, RobotStatus
 from robion_ros.nodes.convert import prompt_from
 from robion_ros.nodes.formation import Handover
+from robion_ros.nodes.lease import Lease
 from robion_ros.nodes.refused import Refused
 from robion_ros.nodes.robot_link import Outputs
 from robion_ros.nodes.served_robot import Hooks, Memory, ServedRobot
@@ -37,9 +38,12 @@ class Roster:
 
     def __init__(self, node: Node, models: Mapping[str, ModelConfig],
                  chunk_length: float, hooks: Hooks, on_change: Callable[[], None],
-                 memories: dict[str, Memory]) -> None:
+                 memories: dict[str, Memory], lease: Lease) -> None:
         self.robots: dict[str, ServedRobot] = {}
         self.epoch = 0
+        self.term = lease.term
+        """In which the robots were assigned."""
+        self._lease = lease
         self._node = node
         self._models = models
         self._chunk_length = chunk_length
@@ -57,6 +61,7 @@ class Roster:
 
     def apply(self, request: AssignRobots.Request) -> AssignRobots.Response:
         """Take a whole assignment; raise Refusal, and change nothing, if it is wrong."""
+        self.expire()
         if request.epoch == self.epoch and self._last and self._last[0] == request:
             return self._last[1]
         self._check(request)
@@ -78,6 +83,16 @@ class Roster:
         response = AssignRobots.Response(success=True, released=released)
         self._last = request, response
         return response
+
+    def expire(self) -> bool:
+        """Let every robot go if the term has ended, since it may be served elsewhere."""
+        term = self._lease.term
+        if term == self.term:
+            return False
+        self.release_all()
+        self.term = term
+        self._on_change()
+        return True
 
     def release_all(self) -> None:
         """Let every robot go; what they asked is still answered."""
@@ -108,6 +123,9 @@ class Roster:
         if request.epoch <= self.epoch:
             raise Refusal(codes.STALE_EPOCH, f'epoch {request.epoch} is not newer than '
                           f'{self.epoch}, which is in force; call again with a greater one')
+        if request.term not in (0, self.term):
+            raise Refusal(codes.OLD_TERM, f'term {request.term} has ended, {self.term} runs: the '
+                          'server was held up meanwhile, or is another process')
         if request.epoch > MOST:
             raise Refusal(codes.BAD_VALUE, f'epoch {request.epoch} cannot be, must be at most '
                           f'{MOST}')

@@ -26,6 +26,8 @@ from robion_ros.factory_file import load as load_factory
 from robion_ros.msg import ServerStatus
 from robion_ros.nodes import qos
 from robion_ros.nodes.diagnosis import explain
+from robion_ros.nodes.heart import Heart
+from robion_ros.nodes.lease import Lease
 from robion_ros.nodes.parameters import declare, Parameter
 from robion_ros.nodes.roster import Refusal
 from robion_ros.nodes.served_robot import Memory, SAY_AGAIN, unheard
@@ -69,6 +71,8 @@ class ServerNode(LifecycleNode):
         check_range('parameter listen_time', listen_time, 0, 60)
         self._autostart = bool(values['autostart'])
         self._incarnation = time_ns()
+        self._lease = Lease(self._factory.manager.server_timeout)
+        self._heart: Heart | None = None
         self._serving: Serving | None = None
         self._state = ServerStatus.UNCONFIGURED
         self._memories: dict[str, Memory] = {}
@@ -101,6 +105,9 @@ class ServerNode(LifecycleNode):
         """Speak as the server of this name; before, robots and the manager know another one."""
         self._begun = True
         self.create_service(AssignRobots, qos.private(self._name, qos.ASSIGN), self._on_assign)
+        self._heart = Heart(self, qos.private(self._name, qos.HEARTBEAT), self._lease,
+                            waits=lambda: self._state != ServerStatus.ACTIVE)
+        self.create_timer(self._lease.period, self._on_lease_timer, clock=self._steady)
         self.create_timer(self._period, self._on_status_timer, clock=self._steady)
         self.create_timer(1.0, self._on_diagnostics_timer, clock=self._steady)
         self._publish_status()
@@ -109,32 +116,32 @@ class ServerNode(LifecycleNode):
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Load the models and make the engine ready."""
-        # torch takes seconds to load; until then the node can be seen, as unconfigured.
+        self._enter(ServerStatus.CONFIGURING)
+        # torch takes seconds to load; until then the node can be seen, as configuring.
         from robion_ros.nodes.serving import Serving
+        self._fault = ''
         try:
-            self._serving = Serving(self, self._factory, self._name, self._memories)
+            self._serving = Serving(self, self._factory, self._name, self._memories, self._lease)
         except InterruptedError as error:
             self.get_logger().info(str(error))
-            return FAILURE
         except Exception as error:  # Whatever a model raises: the node stays unconfigured.
             self._fault = f'cannot configure: {type(error).__name__}: {error}'
             self.get_logger().error(self._fault)
-            return FAILURE
-        self._fault = ''
-        self._state = ServerStatus.INACTIVE
-        return SUCCESS
+        self._enter(ServerStatus.INACTIVE if self._serving else ServerStatus.UNCONFIGURED)
+        return SUCCESS if self._serving else FAILURE
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Serve the robots that the manager assigns from now on."""
         if self._serving:
             self._serving.engine.resume()
-        self._state = ServerStatus.ACTIVE
-        self._publish_status()
+        if self._heart:
+            self._heart.touch()
+        self._enter(ServerStatus.ACTIVE)
         return super().on_activate(state)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Let the robots go and answer what they had asked."""
-        self._state = ServerStatus.INACTIVE
+        self._enter(ServerStatus.INACTIVE)  # Before it drains: nobody need wait for that.
         if self._serving and not self._serving.drain(self._drain_timeout):
             self.get_logger().warning(f'requests were still running after {self._drain_timeout} s')
         self._publish_status()
@@ -158,6 +165,10 @@ class ServerNode(LifecycleNode):
 
     def close(self) -> None:
         """Free what is held when the process ends."""
+        if not self.exit_code:  # Or another server of this name goes on.
+            self._enter(ServerStatus.UNCONFIGURED)  # Robots go elsewhere at once.
+        if self._heart:
+            self._heart.close()
         if self._serving:
             self._serving.close()
             self._serving = None
@@ -190,6 +201,15 @@ class ServerNode(LifecycleNode):
             self.exit_code = 2
             STOPPED.set()
 
+    def _on_lease_timer(self) -> None:
+        if self._heart:
+            self._heart.touch()
+        if self._serving and self._serving.expire():
+            self.get_logger().warning(
+                f'held up for {self._lease.gap:.1f} s: robots may be served elsewhere and were '
+                'let go; the manager assigns robots anew')
+            self._publish_status()
+
     def _on_status_timer(self) -> None:
         if self._serving and not self._serving.engine.alive:
             raise RuntimeError('the engine has stopped by a fault; the process must be restarted')
@@ -209,6 +229,10 @@ class ServerNode(LifecycleNode):
                 robots[name].say('inputs', problems[name])
         self._diagnostics.publish(diagnostics(self._make_status(), problems))
 
+    def _enter(self, state: int) -> None:
+        self._state = state
+        self._publish_status()
+
     def _publish_status(self) -> None:
         if self._begun:
             self._status.publish(self._make_status())
@@ -218,7 +242,8 @@ class ServerNode(LifecycleNode):
         device = self._factory.servers[self._name].device
         serving = self._serving
         return server_status(
-            header, self._name, self._incarnation, self._state, device,
+            header, self._name, self._incarnation,
+            serving.roster.term if serving else self._lease.term, self._state, device,
             serving.models if serving else (), serving.roster.robots if serving else {},
             serving.engine.stats() if serving else EngineStats())
 

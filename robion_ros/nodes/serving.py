@@ -25,19 +25,23 @@ from robion_ros.nodes.convert import chunk_message, stamp_ns, trajectory_message
 from robion_ros.nodes.formation import Draft
 from robion_ros.nodes.images import to_rgb
 from robion_ros.nodes.intake import Intake
+from robion_ros.nodes.lease import Lease
 from robion_ros.nodes.refused import Refused
 from robion_ros.nodes.roster import Roster
 from robion_ros.nodes.served_robot import Hooks, Memory, ServedRobot
 from robion_ros.nodes.spin import STOPPED
 from robion_ros.nodes.worker import Worker
 
+EXPIRED = 'the server was held up, and the robot may be served elsewhere'
+
 
 class Serving:
     """What exists from configure to cleanup: loaded models, the engine and its two threads."""
 
     def __init__(self, node: Node, factory: FactoryConfig, name: str,
-                 memories: dict[str, Memory]) -> None:
+                 memories: dict[str, Memory], lease: Lease) -> None:
         self._node = node
+        self._lease = lease
         node.get_logger().info(find_cv_bridge()[1])  # Now, or the first image would wait for it.
         server = factory.servers[name]
         self.configs = {model: factory.models[model] for model in server.models}
@@ -60,7 +64,8 @@ class Serving:
         length = max(model.spec.horizon * model.spec.step_duration
                      for model in self.models.values())
         self.roster = Roster(node, self.configs, length,
-                             Hooks(self._intake.put, self._on_new_prompt), self._assign, memories)
+                             Hooks(self._on_draft, self._on_new_prompt), self._assign, memories,
+                             lease)
 
     def conclude(self, outcome: Outcome) -> None:
         """Take an outcome over from the engine's thread."""
@@ -83,6 +88,22 @@ class Serving:
         self.engine.stop()
         self._outbox.close()
         self.roster.close()
+
+    def expire(self) -> bool:
+        """Let every robot go, and what it asked, if the lease was lost; return whether it was."""
+        asking = list(self.roster.robots)
+        expired = self.roster.expire()
+        for robot in asking if expired else ():
+            self._intake.put_job(partial(self.engine.cancel, robot, EXPIRED))
+        return expired
+
+    def _on_draft(self, draft: Draft) -> None:
+        # What is formed after the term has ended, and before the robots are let go, is younger
+        # than the new term: only here is it known to be of the old one.
+        if self._lease.term == self.roster.term:
+            self._intake.put(draft)
+        else:
+            self._drop(draft, DropReason.CANCELLED, EXPIRED)
 
     def _on_new_prompt(self, robot: str) -> None:
         """Withdraw what would run under the old instruction."""
@@ -120,6 +141,8 @@ class Serving:
         if isinstance(outcome, ActionChunk) and outcome.request.number < robot.newest:
             # Another model was quicker with a newer observation: the robot must not go back.
             outcome = Dropped(outcome.request, DropReason.SUPERSEDED, 'a newer chunk was sent')
+        if isinstance(outcome, ActionChunk) and not self._lease.covers(outcome.request.arrived):
+            outcome = Dropped(outcome.request, DropReason.CANCELLED, EXPIRED)
         if isinstance(outcome, ActionChunk):
             robot.newest = outcome.request.number
             try:

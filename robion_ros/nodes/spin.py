@@ -21,6 +21,7 @@ from rclpy.signals import SignalHandlerOptions
 from robion_ros.nodes.parameters import describe, Parameter
 from robion_ros.nodes.program import Program
 from robion_ros.nodes.spinner import Spinner
+from robion_ros.shared_memory import sweep
 
 
 class Flag:
@@ -78,6 +79,7 @@ def run(make: Callable[[], Program], make_spinner: Callable[[], Spinner], doc: s
     # Not rclpy's handlers: they shut the context down at once, under the feet of callbacks and
     # of the node's own ending, which then can neither log nor publish.
     STOPPED.hear(signal.SIGINT, signal.SIGTERM)
+    sweep()  # Perhaps of the process that this one takes the place of.
     try:
         rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:

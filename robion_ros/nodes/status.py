@@ -32,12 +32,13 @@ def robot_status(robot: ServedRobot) -> RobotStatus:
         **{name: getattr(robot.counters, name) for name in COUNTED})
 
 
-def server_status(header: Header, server: str, incarnation: int, state: int, device: str,
-                  models: Iterable[str], robots: Mapping[str, ServedRobot],
+def server_status(header: Header, server: str, incarnation: int, term: int, state: int,
+                  device: str, models: Iterable[str], robots: Mapping[str, ServedRobot],
                   stats: EngineStats) -> ServerStatus:
     """Describe a server and its robots."""
     return ServerStatus(
-        header=header, server=server, incarnation=incarnation, state=state, device=device,
+        header=header, server=server, incarnation=incarnation, term=term, state=state,
+        device=device,
         models=list(models), epoch=stats.epoch,
         robots=[robot_status(robot) for robot in robots.values()], waiting=stats.waiting,
         locksteps=stats.locksteps, lockstep_time=to_duration(stats.lockstep_time))

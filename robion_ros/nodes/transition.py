@@ -34,8 +34,11 @@ class Applied:
 class Transition:
     """One change of the assignment."""
 
-    def __init__(self, fleet: Fleet, epoch: int, handover_timeout: float) -> None:
+    def __init__(self, fleet: Fleet, epoch: int, handover_timeout: float,
+                 terms: Mapping[str, int]) -> None:
+        """Begin after an epoch; terms are those of the servers that the plan was made for."""
         self._fleet = fleet
+        self._terms = terms
         self._epoch = max(epoch, fleet.epoch())
         self._timeout = handover_timeout
         self._handovers: dict[str, RobotAssignment] = {}
@@ -98,7 +101,8 @@ class Transition:
                 robot=robot, model=duty.model, server=server, standby=duty.standby,
                 last_request=known.last_request, watermark=known.watermark,
                 prompt=prompt, prompt_stamp=known.prompt_stamp))
-        return AssignRobots.Request(epoch=self._epoch, robots=items)
+        return AssignRobots.Request(epoch=self._epoch, term=self._terms.get(server, 0),
+                                    robots=items)
 
 
 def _handover(status: RobotStatus, lost: bool) -> RobotAssignment:

@@ -19,8 +19,8 @@ LISTEN_TIME = 3.0
 """So long after its start, s, a manager listens for another of its name if servers say that they
 were assigned robots."""
 
-Signature = frozenset[tuple[str, int]]
-"""Living servers and their incarnations."""
+Signature = frozenset[tuple[str, int, int]]
+"""Living servers, their incarnations and terms."""
 
 
 class Watch:
@@ -42,7 +42,7 @@ class Watch:
 
     def obedient(self, alive: Mapping[str, ServerStatus]) -> set[str]:
         """Return the living servers that have done as told since they started."""
-        return {name for name, _ in signature(alive) & self._obedient}
+        return {name for name, *_ in signature(alive) & self._obedient}
 
     def distrust(self, names: Collection[str]) -> None:
         """Take servers as not obedient, and plan again."""
@@ -54,7 +54,7 @@ class Watch:
         """Return why it is not sure who is there, '' if it is; call before every plan."""
         now = monotonic()
         if now - self._looked > self._server_timeout / 2:
-            self._patient_until = now + self._server_timeout
+            self._patient_until = now + self._server_timeout / 2
         self._looked = now
         if now < self._patient_until:
             return 'the manager was held up and listens who is there; ask again in a second'
@@ -95,5 +95,5 @@ class Watch:
 
 
 def signature(alive: Mapping[str, ServerStatus]) -> Signature:
-    """Return which processes the living servers are."""
-    return frozenset((name, status.incarnation) for name, status in alive.items())
+    """Return which processes the living servers are, in which of their terms."""
+    return frozenset((name, status.incarnation, status.term) for name, status in alive.items())

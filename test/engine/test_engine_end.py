@@ -55,6 +55,21 @@ def test_drain_gives_up_and_the_engine_goes_on(kit, start) -> None:
     assert outcomes.ends()[1:] == [(1, None), (3, None)]
 
 
+@pytest.mark.parametrize('kind', KINDS)
+def test_requests_of_robots_that_leave_are_answered_first(kit, start, kind: str) -> None:
+    """Their next server may answer a newer observation soon."""
+    script = kit.Script('vlm')
+    engine, outcomes = start({'m': kit.Fake(script)}, FLEET, engine=kind, max_batch=1)
+    engine.submit(kit.request(1, 'a'))
+    script.wait('vlm', 1)
+    for number, robot in enumerate('bcde', 2):
+        engine.submit(kit.request(number, robot))
+    engine.assign(2, {robot: 'm' for robot in 'abcd'})
+    script.free()
+    assert engine.drain(kit.TIMEOUT)
+    assert [number for number, end in outcomes.ends() if end is None] == [1, 5, 2, 3, 4]
+
+
 def finish(kit, engine, script) -> None:
     script.free()
 

@@ -267,3 +267,21 @@ def test_every_ticket_leaves_once_and_in_order(ticket, steps, max_batch: int,
             assert not line
         assert len(queues) == len(line)
     assert sorted(numbers(queues.clear())) == sorted(entry[2] for entry in line)
+
+
+@pytest.mark.parametrize('policy', ['earliest_slo_first', 'round_robin', 'largest_queue_first'])
+def test_who_leaves_goes_first_of_its_model_whatever_its_deadline(ticket, policy: str) -> None:
+    queues = filled([ticket(1, 'a', deadline=9.0), ticket(2, 'b', deadline=1.0),
+                     ticket(3, 'c', deadline=9.0)], policy)
+    queues.hasten(lambda robot, model: robot == 'b')
+    finish = {1: 5.0}
+    batches = []
+    while batch := queues.take(0.0, lambda load: finish[load.batch]):
+        batches.append(numbers(batch.tickets))
+    assert batches == [[2], [1], [3]]
+
+
+def test_who_leaves_goes_before_other_models(ticket) -> None:
+    queues = filled([ticket(1, 'a', 'm', 1.0), ticket(2, 'b', 'n', 8.0)])
+    queues.hasten(lambda robot, model: (robot, model) == ('b', 'n'))
+    assert [model for model, _ in taken(queues)] == ['n', 'm']

@@ -2,7 +2,13 @@
 import pytest
 
 from robion_ros.config import CameraConfig, FactoryConfig, ModelConfig, ServerConfig
-from robion_ros.manager.population import BadPopulation, new_models, Population
+from robion_ros.manager.population import (
+    BadPopulation,
+    new_models,
+    Population,
+    with_robot,
+    without_robot,
+)
 
 LONG = 'm' * 150
 MODEL = ModelConfig('tiny', {'wrist': CameraConfig()}, ('j1',), rate=2.0, slo=0.1, capacity=8)
@@ -75,3 +81,28 @@ def test_result_is_in_natural_order() -> None:
 def test_bad_population(populations, message) -> None:
     with pytest.raises(BadPopulation, match=message):
         new_models(FACTORY, RUNNING, populations)
+
+
+def test_robot_comes_changes_its_model_and_leaves() -> None:
+    here = with_robot(FACTORY, RUNNING, 'pick_3', 'pick')
+    assert here == {**RUNNING, 'pick_3': 'pick'}
+    assert list(here) == ['left', 'pick_1', 'pick_2', 'pick_3', 'pick_10', 'right']
+    assert with_robot(FACTORY, here, 'pick_3', 'pick') == here
+    assert with_robot(FACTORY, here, 'pick_3', 'place') == {**RUNNING, 'pick_3': 'place'}
+    assert without_robot(here, 'pick_3') == RUNNING
+
+
+@pytest.mark.parametrize(('robot', 'model', 'message'), [
+    ('r', 'pik', "model: 'pik' is not a valid model; did you mean 'pick'"),
+    ('arm 1', 'pick', "robot: 'arm 1' is not a valid ROS name .* 'arm_1' would be"),
+    ('gpu_1', 'pick', "robot: 'gpu_1' stands twice, at servers.gpu_1 already"),
+    ('manager', 'pick', "robot: 'manager' stands twice, at manager.name already"),
+], ids=['unknown model', 'invalid name', 'server', 'manager'])
+def test_robot_that_cannot_come(robot, model, message) -> None:
+    with pytest.raises(BadPopulation, match=message):
+        with_robot(FACTORY, RUNNING, robot, model)
+
+
+def test_robot_that_is_not_there_cannot_leave() -> None:
+    with pytest.raises(BadPopulation, match="'pick_11' is not a valid robot; did you mean"):
+        without_robot(RUNNING, 'pick_11')

@@ -9,6 +9,7 @@ import pytest
 import rclpy
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
+from std_msgs.msg import UInt64
 
 from robion_ros.manager.handover import Place
 from robion_ros.msg import RobotStatus, ServerStatus
@@ -164,3 +165,30 @@ def test_servers_are_called_until_they_answer_or_are_given_up(fleet: Fleet, node
         executor.shutdown()
         thread.join()
         other.destroy_node()
+
+
+def test_nobody_waits_for_a_server_that_dies_meanwhile(fleet: Fleet) -> None:
+    fleet._server_timeout = 0.3
+    fleet._call_timeout = 60.0
+    begin = monotonic()
+    fleet._on_status('s', ServerStatus(state=ACTIVE))
+    assert fleet.wait_ready({'r1': 's'}, {}, 60.0) == {'r1': 's'}
+    fleet._on_status('s', ServerStatus(state=ACTIVE))
+    assert fleet.call_all({'s': AssignRobots.Request(epoch=3)}) == {'s': None}
+    assert monotonic() - begin < 30.0
+
+
+def test_a_server_is_alive_while_its_heart_beats_in_the_term_that_it_speaks_of(
+        fleet: Fleet, at: Clock) -> None:
+    at(10.0)
+    fleet._on_status('s', ServerStatus(state=ACTIVE, term=7))
+    fleet._on_beat('s', UInt64(data=7))
+    at(11.5)
+    assert not fleet.alive()
+    fleet._on_beat('s', UInt64(data=7))
+    assert set(fleet.alive()) == {'s'}
+    # It was held up: what it said before is not so any more.
+    fleet._on_beat('s', UInt64(data=8))
+    assert not fleet.alive()
+    fleet._on_status('s', ServerStatus(state=ACTIVE, term=8))
+    assert fleet.alive()['s'].term == 8

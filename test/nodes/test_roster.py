@@ -14,6 +14,7 @@ from robion_ros.core import ActionChunk, Dropped, DropReason, Observation, Reque
 from robion_ros.msg import RobotAssignment, RobotStatus
 from robion_ros.nodes import served_robot
 from robion_ros.nodes.formation import Frame
+from robion_ros.nodes.lease import Lease
 from robion_ros.nodes.roster import Refusal, Roster
 from robion_ros.nodes.served_robot import Hooks, Memory, unheard
 from robion_ros.srv import AssignRobots
@@ -31,11 +32,12 @@ class Bench:
     def __init__(self, node: Node) -> None:
         self.log: list[Any] = []
         self.memories: dict[str, Memory] = {}
+        self.lease = Lease(3600.0)
         self.node = node
         self.roster = Roster(
             node, MODELS, 0.5, Hooks(lambda draft: self.log.append((draft.robot, draft.number)),
                                      lambda robot: self.log.append(('prompt', robot))),
-            lambda: self.log.append(dict(self.roster.active)), self.memories)
+            lambda: self.log.append(dict(self.roster.active)), self.memories, self.lease)
 
     def apply(self, epoch: int, *robots: RobotAssignment) -> AssignRobots.Response:
         return self.roster.apply(AssignRobots.Request(epoch=epoch, robots=list(robots)))

@@ -55,16 +55,16 @@ def test_a_newer_observation_replaces_a_waiting_one(world: Any, robot: Make, fak
     assert world.robot_status().superseded == before.superseded + 3
 
 
-def test_an_older_chunk_does_not_follow_a_newer_one(world: Any, robot: Make, fakes: Any,
-                                                    write_factory: Make,
-                                                    kit: SimpleNamespace) -> None:
-    """The model that the robot had is slow, the one it has now comes first."""
+def test_a_request_of_the_model_before_is_answered_first(world: Any, robot: Make, fakes: Any,
+                                                         write_factory: Make,
+                                                         kit: SimpleNamespace) -> None:
+    """Though the model that the robot has now has the shorter deadline."""
     write_factory('fake', ('prompt: lift', 'prompt: lift, slo: 0.5'))
     world.server()
     arm, other = robot('r'), robot('s')
     world.assign(1, 'r', 's')
     world.ready(arm, other)
-    before = world.robot_status().superseded
+    before = world.robot_status().answered
     fakes['pick'][0].gate.clear()
     other.observe()
     world.until(lambda: world.robot_status('s').requests > world.robot_status('s').answered)
@@ -75,8 +75,11 @@ def test_an_older_chunk_does_not_follow_a_newer_one(world: Any, robot: Make, fak
     world.until(lambda: world.statuses['server_0'].waiting == 2)
     fakes['pick'][0].gate.set()
     world.until(world.ended)
-    world.until(lambda: world.robot_status().superseded == before + 1)
-    assert [(chunk.model, chunk.observation_stamp.sec) for chunk in arm.chunks] == [('crane', 2)]
+    # A server that answers the newer one first counts the older one as superseded.
+    world.until(lambda: world.robot_status().answered == before + 2)
+    # The chunks come so close that a robot may get the last one alone.
+    world.until(lambda: arm.chunks and arm.chunks[-1].model == 'crane')
+    assert [chunk.observation_stamp.sec for chunk in arm.chunks] in ([1, 2], [2])
 
 
 def test_request_numbers_grow_from_model_to_model(world: Any, robot: Make,

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.ros
 
 
 def status(*robots: RobotStatus, state: int = ServerStatus.ACTIVE) -> ServerStatus:
-    made = server_status(Header(), 'server_0', 7, state, 'cpu', ['arm', 'crane'], {},
+    made = server_status(Header(), 'server_0', 7, 8, state, 'cpu', ['arm', 'crane'], {},
                          EngineStats(3, 40, 1.25, 9))
     made.robots = list(robots)
     return made
@@ -27,7 +27,7 @@ def values(entry: DiagnosticStatus) -> dict[str, str]:
 
 def test_server() -> None:
     made = status()
-    assert (made.server, made.incarnation, made.device) == ('server_0', 7, 'cpu')
+    assert (made.server, made.incarnation, made.term, made.device) == ('server_0', 7, 8, 'cpu')
     assert list(made.models) == ['arm', 'crane']
     assert (made.epoch, made.waiting, made.locksteps) == (9, 3, 40)
     assert (made.lockstep_time.sec, made.lockstep_time.nanosec) == (1, 250_000_000)

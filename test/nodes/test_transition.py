@@ -55,6 +55,7 @@ class FakeFleet:
 
     def call(self, server, request, failure):
         assert request.epoch > self.last_epoch or failure == 'refuse'
+        assert request.term == 5
         if failure == 'refuse':
             return AssignRobots.Response(message='no room')
         if failure == 'silent':
@@ -85,7 +86,8 @@ def make_fleet(old, **values) -> FakeFleet:
 
 
 def apply(fleet: FakeFleet, old, new, alive=SERVERS, unsure=()):
-    return Transition(fleet, 0, 3.0).apply(old, new, alive, unsure)
+    terms = dict.fromkeys(alive, 5)
+    return Transition(fleet, 0, 3.0, terms).apply(old, new, alive, unsure)
 
 
 places = st.dictionaries(st.sampled_from(ROBOTS), st.builds(

@@ -106,10 +106,10 @@ def test_manager_that_was_held_up_listens_before_it_plans(watch, at) -> None:
     assert not watch.doubt(BOTH)
     at(1.1)
     assert 'held up' in watch.doubt({})
-    for now in (1.5, 2.0):
+    for now in (1.3, 1.5):
         at(now)
         assert 'held up' in watch.doubt(ONE)
-    at(2.2)
+    at(1.7)
     assert not watch.doubt(ONE)
     # Planning takes its time; statuses are received meanwhile.
     at(9.0)

@@ -125,6 +125,7 @@ def test_server_that_hung_is_told_its_robots_anew(floor) -> None:
     calls = len(other.calls)
     other.mute = False
     floor.until(lambda: len(other.calls) > calls)
+    assert not other.calls[calls].robots  # Before anything else it lets go.
     floor.until(lambda: floor.settled(5))
     assert not set(one.active) & set(other.active)
 

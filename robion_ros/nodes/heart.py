@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A server's heartbeat, in a thread of its own: it goes on while the executor loads models.
+
+It stops where the executor should run callbacks and does not, so that a server that hangs is
+taken for what it is. Knows neither robots nor who listens.
+"""
+
+from collections.abc import Callable
+from threading import Event, Thread
+from time import monotonic
+
+from rclpy.node import Node
+from std_msgs.msg import UInt64
+
+from robion_ros.nodes import qos
+from robion_ros.nodes.lease import Lease
+
+HANG_TIME = 2.0
+"""So long, s, the executor of a server that serves may run no callback."""
+
+
+class Heart:
+    """Publishes a lease's beats from its making until it is closed."""
+
+    def __init__(self, node: Node, topic: str, lease: Lease, waits: Callable[[], bool]) -> None:
+        """Beat for a node; waits says whether its executor may stand still."""
+        self._publisher = node.create_publisher(UInt64, topic, qos.HEARTBEAT_QOS)
+        self._lease = lease
+        self._waits = waits
+        self._touched = monotonic()
+        self._closed = Event()
+        self._thread = Thread(target=self._run, name='heart', daemon=True)
+        self._thread.start()
+
+    def touch(self) -> None:
+        """Say that the executor runs."""
+        self._touched = monotonic()
+
+    def close(self) -> None:
+        """Beat no more."""
+        self._closed.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._lease.period):
+            if self._waits() or monotonic() - self._touched <= HANG_TIME:
+                self._publisher.publish(UInt64(data=self._lease.beat()))
