@@ -153,7 +153,7 @@ def compare_factories(arguments: argparse.Namespace, results: Results,
                       configs: Mapping[str, ModelConfig], slos: Mapping[str, float]
                       ) -> Sequence[Way]:
     """Return factories as ways of serving, in a ROS domain of their own."""
-    from robion_ros.bench.factories import Factories  # ROS is not everywhere.
+    from robion_ros.bench.ros_factories import Factories  # ROS is not everywhere.
     most, modes = find_most(arguments), arguments.modes or ROS_MODES
     if others := [mode for mode in modes if mode not in ROS_MODES]:
         raise BenchError(f'a server has no mode {others[0]!r}; with --ros there are '
