@@ -30,6 +30,8 @@ MAX_NAME = 150
 """Longest name of a robot or node."""
 MAX_CAMERA = 70
 """Longest name of a camera: '/<robot>/<camera>/image_raw/compressed' has to fit ROS' 247."""
+MAX_CAPACITY = 100_000
+"""Most robots of a model on a server."""
 
 
 class FieldError(ValueError):
@@ -154,6 +156,8 @@ class ModelConfig:
     """Deadline from complete observation to finished chunk, s."""
     capacity: int
     """Most robots of this model that one server sustains at that rate and deadline."""
+    priority: int = 0
+    """Where not all robots can be served, those of models of a higher priority are first."""
     checkpoint: FolderOrId = ''
     """Folder of the weights, or a model of the Hugging Face hub; empty: random, from seed."""
     tokenizer: Folder = ''
@@ -184,7 +188,8 @@ class ModelConfig:
             raise FieldError('prompt', 'holds no word; write an instruction or leave it out')
         check_range('rate', self.rate, 0.01, 1000)
         check_range('slo', self.slo, 0.001, 60)
-        check_range('capacity', self.capacity, 1, 100_000)
+        check_range('capacity', self.capacity, 1, MAX_CAPACITY)
+        check_range('priority', self.priority, -1000, 1000)
         check_range('max_age', self.max_age, 0.001, 3600)
         check_range('seed', self.seed, 0, 2**63 - 1)
         if self.step_duration:
@@ -213,10 +218,15 @@ class ServerConfig:
     late: LateRule = 'yield'
     """What becomes of a waiting request whose deadline can no longer be met: it gives way to
     those that can, is served in its turn, or dropped."""
+    capacities: Mapping[str, int] = field(default_factory=dict)
+    """Most robots of a model that this server sustains, where it is not the model's capacity."""
 
     def __post_init__(self) -> None:
         check_filled('models', self.models)
         check_unique('models', self.models)
+        for model, capacity in self.capacities.items():
+            check_choice(f'capacities.{model}', model, self.models, "model of the server's")
+            check_range(f'capacities.{model}', capacity, 1, MAX_CAPACITY)
         if not re.fullmatch(DEVICE, self.device):
             raise FieldError('device', f"is {self.device!r}, must be 'cpu' or 'cuda:<index>'")
         check_range('max_batch', self.max_batch, 1, 64)
@@ -274,6 +284,10 @@ class FactoryConfig:
                 key = f'robots.{model}[{index}]'
                 check_name(key, robot, ROBOT)
                 check_free(key, robot, homes)
+
+    def capacity(self, server: str, model: str) -> int:
+        """Return the most robots of a model that a server sustains if it serves no other."""
+        return self.servers[server].capacities.get(model, self.models[model].capacity)
 
     def hosts(self, model: str) -> tuple[str, ...]:
         """Return the servers that a model is placed on."""

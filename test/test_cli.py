@@ -77,6 +77,12 @@ def test_plan_is_printed_and_written(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert sorted(server['load'] for server in plan['servers'].values()) == ['1/4', '5/12']
 
 
+def test_plan_is_drawn(tmp_path: Path) -> None:
+    path = tmp_path / 'plan.svg'
+    assert main(['plan', str(DEMO), '--svg', str(path)]) == 0
+    assert path.read_text().startswith('<svg')
+
+
 @pytest.mark.parametrize('command', ['plan', 'up'])
 def test_bad_factory_file_is_one_line(command: str, tmp_path: Path,
                                       capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,9 +94,11 @@ def test_bad_factory_file_is_one_line(command: str, tmp_path: Path,
 def test_robots_that_do_not_fit_have_no_plan(tmp_path: Path,
                                              capsys: pytest.CaptureFixture[str]) -> None:
     assert main(['plan', edit(tmp_path, 'capacity: 12', 'capacity: 3')]) == 1
-    # Which model's robots have no place is left open.
-    err = capsys.readouterr().err
+    # Which model's robots have no place is left open. The others' plan is shown.
+    out, err = capsys.readouterr()
+    assert len(re.search(r'not served: (.*)', out)[1].split()) == 2
     assert err.startswith('robion plan: over by ')
+    assert 'load of pick, place: at least 2.667; room on server_0, server_1' in err
     assert sum(map(int, re.findall(r'(\d+) robots? of', err))) == 2
 
 

@@ -52,6 +52,9 @@ FACTORY = FactoryConfig({'pick': MODEL}, {'gpu': SERVER}, {'pick': ('arm_1', 'ar
     (SERVER, {'max_batch': 3}, 'max_batch', 'must be a power of two'),
     (SERVER, {'max_batch': 128}, 'max_batch', 'must be from 1 to 64'),
     (SERVER, {'models': ()}, 'models', 'is empty'),
+    (SERVER, {'capacities': {'pik': 3}}, 'capacities.pik', "did you mean 'pick'?"),
+    (SERVER, {'capacities': {'pick': 0}}, 'capacities.pick', 'is 0, must be from 1'),
+    (MODEL, {'priority': 2000}, 'priority', 'is 2000, must be from -1000'),
     (SERVER, {'policy': 'fifo'}, 'policy', 'earliest_slo_first'),
     (SERVER, {'late': 'drop'}, 'late', 'must be one of yield, serve, shed'),
     (ManagerConfig(), {'name': 'the manager'}, 'name', "'the_manager' would be"),
@@ -120,6 +123,13 @@ def test_hosts_are_the_servers_of_a_model() -> None:
     assert factory.hosts('pick') == ('a', 'b')
     assert factory.hosts('place') == ('b',)
     assert factory.robots == {}
+
+
+def test_capacity_of_a_server_overrides_the_models() -> None:
+    factory = FactoryConfig({'pick': MODEL, 'place': replace(MODEL, capacity=20)},
+                            {'gpu': ServerConfig(('pick', 'place'), capacities={'place': 5})})
+    assert factory.capacity('gpu', 'pick') == 12
+    assert factory.capacity('gpu', 'place') == 5
 
 
 def test_actions_are_the_joints_unless_named() -> None:

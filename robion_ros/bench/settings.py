@@ -23,9 +23,26 @@ SLOS: Mapping[str, float] = {
 }
 """Deadlines by architecture, s: their latency on a Jetson AGX Thor (paper, section Evaluation)."""
 
+FACTORIES = 'identical', 'groups', 'partial', 'heterogeneous'
+"""Made-up factories. identical: every server takes every model, alike; groups: servers share
+models only within groups of four; partial: a server has loaded some models; heterogeneous:
+servers differ in speed, and each suits some models more than others."""
+
 
 class BenchError(RuntimeError):
     """An evaluation cannot be made; the message says why and the mend."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a made-up factory is."""
+
+    models: int
+    servers: int
+    robots: int
+
+    def __str__(self) -> str:
+        return f'{self.models}x{self.servers}x{self.robots}'
 
 
 @dataclass(frozen=True)

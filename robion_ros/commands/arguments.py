@@ -75,6 +75,7 @@ def make_parser() -> argparse.ArgumentParser:
         'plan', help='print which server would answer which robot; starts nothing')
     add_factory(plan)
     plan.add_argument('--json', type=output, metavar='FILE', help='write the plan there, too')
+    plan.add_argument('--svg', type=output, metavar='FILE', help='draw the plan there')
 
     check = commands.add_parser(
         'check', help='say what a checkpoint holds, propose its part of a factory file, and run '

@@ -45,6 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
             make_folder(arguments.plots)
             plot(load_results(arguments.file), arguments.plots, Path(arguments.file).stem)
             return 0
+        if arguments.kind == 'manage':
+            # Needs OR-Tools, which machines that serve robots without a manager lack.
+            from robion_ros.commands import bench_manage
+            return bench_manage.run(arguments, say)
         return evaluate(arguments)
     except (BenchError, ImportError) as error:
         print(f'robion bench: {error}', file=sys.stderr)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from robion_ros.architectures import ARCHITECTURES
-from robion_ros.bench.settings import Mode, Traffic
+from robion_ros.bench.settings import FACTORIES, Mode, Size, Traffic
 from robion_ros.config import EngineKind, LateRule, Policy
 
 DESCRIPTION = """\
@@ -78,10 +78,33 @@ def add_bench(commands: Any, number: Callable[..., Reader], output: Reader) -> N
                             help='write everything measured there, after every row')
         parser.add_argument('--plots', metavar='FOLDER', help='draw plots there at the end')
 
+    add_manage(kinds, number, output)
+
     plot = kinds.add_parser('plot', help='draw plots of a file that --json has written')
     plot.add_argument('file', metavar='FILE.json')
     plot.add_argument('--plots', metavar='FOLDER', default='.',
                       help='where to (default: the working directory)')
+
+
+def add_manage(kinds: Any, number: Callable[..., Reader], output: Reader) -> None:
+    """Add what the manager's plans are measured on."""
+    manage = kinds.add_parser(
+        'manage', help="measure the manager's plans: how good, how soon, how much of it proven")
+    manage.add_argument('--sizes', type=sizes, default='8x4x64,16x16x400,32x64x2000',
+                        metavar='MODELSxSERVERSxROBOTS,...', help='(default: %(default)s)')
+    manage.add_argument('--kinds', type=listed(FACTORIES), default=FACTORIES, metavar='KIND,...',
+                        help=f'of {", ".join(FACTORIES)} (default: all)')
+    manage.add_argument('--seeds', type=number(int, 1, 1000), default=3, metavar='N',
+                        help='factories of each size and kind (default: 3)')
+    manage.add_argument('--seconds', type=number(float, 0.01, 86_400), metavar='S',
+                        help='to plan one (default: 10, for the largest 20)')
+    manage.add_argument('--changes', type=number(int, 0, 1000), default=10, metavar='N',
+                        help='robots that come or go afterwards, one by one (default: 10)')
+    manage.add_argument('--json', type=output, metavar='FILE',
+                        help='write everything measured there, after every row')
+    manage.add_argument('--record', type=output, metavar='FILE',
+                        help='measure nothing: search long (--seconds, default: 120) for the '
+                        'best objectives and write them there, with those known')
 
 
 def add_device(parser: argparse.ArgumentParser, number: Callable[..., Reader]) -> None:
@@ -177,6 +200,19 @@ def deadline(text: str) -> tuple[str, float]:
     if not 0.001 <= seconds <= 60:
         raise argparse.ArgumentTypeError(f'is {value}, must be from 1 to 60000')
     return name, seconds
+
+
+def sizes(text: str) -> tuple[Size, ...]:
+    """Read sizes of factories."""
+    found = []
+    for word in text.split(','):
+        parts = word.split('x')
+        if len(parts) != 3 or not all(part.isdigit() and int(part) for part in parts) or int(
+                parts[2]) < int(parts[0]):
+            raise argparse.ArgumentTypeError(f'{word!r} is not like 8x4x64: models, servers and '
+                                             'robots, of each model one or more')
+        found.append(Size(*map(int, parts)))
+    return tuple(found)
 
 
 def size(text: str) -> tuple[int, int]:

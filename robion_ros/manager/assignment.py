@@ -7,12 +7,10 @@ A plan counts robots; here they get names. Knows neither capacities nor how a ro
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 import re
 
-from ortools.graph.python.linear_sum_assignment import SimpleLinearSumAssignment
-
-from robion_ros.manager.traffic import TrafficPlan, TrafficProblem
+from robion_ros.manager.traffic import TrafficPlan
 
 Running = Mapping[str, tuple[str, str]]
 """(model, server) of each robot that is served now."""
@@ -39,40 +37,6 @@ def running_counts(models: Mapping[str, str], running: Running) -> Counter[tuple
     """Count the robots that could stay, by (server, model): those that keep their model."""
     return Counter((server, model) for robot, (model, server) in running.items()
                    if models.get(robot) == model)
-
-
-def relabel(problem: TrafficProblem, plan: TrafficPlan,
-            running: Mapping[tuple[str, str], int]) -> TrafficPlan:
-    """
-    Swap the roles of identical servers so that the most robots can stay.
-
-    Servers are identical if they take the same robots of the problem. running counts the robots
-    that could stay, by (server, model).
-    """
-    alike: dict[tuple[tuple[str, int], ...], list[str]] = {}
-    for server, capacities in problem.places.items():
-        alike.setdefault(tuple(capacities.items()), []).append(server)
-    roles = {server: role for servers in alike.values()
-             for server, role in zip(servers, _cast(servers, plan, running), strict=True)}
-    robots = {(server, model): plan.robots[role, model]
-              for server, role in sorted(roles.items())
-              for model in problem.places[server] if (role, model) in plan.robots}
-    return replace(plan, robots=robots)
-
-
-def _cast(servers: list[str], plan: TrafficPlan,
-          running: Mapping[tuple[str, str], int]) -> list[str]:
-    """Return for each of servers the one whose role in the plan it plays."""
-    matching = SimpleLinearSumAssignment()
-    for row, server in enumerate(servers):
-        for column, role in enumerate(servers):
-            stay = sum(min(count, running.get((server, model), 0))
-                       for (owner, model), count in plan.robots.items() if owner == role)
-            # Among equals a server keeps its own role: less than one robot in all servers.
-            gain = stay * (len(servers) + 1) + (row == column)
-            matching.add_arc_with_cost(row, column, -gain)
-    matching.solve()
-    return [servers[matching.right_mate(row)] for row in range(len(servers))]
 
 
 def assign(plan: TrafficPlan, models: Mapping[str, str], running: Running) -> dict[str, str]:

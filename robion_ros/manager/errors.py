@@ -15,22 +15,26 @@ class PlanError(ValueError):
     """There is no plan, or it is wrong; the running assignment stays."""
 
 
-class NoServer(PlanError):
-    """Models with robots are loaded on no server."""
-
-
-class OverCapacity(PlanError):
-    """The robots do not fit."""
+class Unserved(PlanError):
+    """Not every robot can be served."""
 
     def __init__(self, message: str, best: 'TrafficPlan', fitting: 'TrafficProblem') -> None:
         super().__init__(message)
         self.best = best
-        """A plan that serves the most robots."""
+        """The plan that serves the most robots."""
         self.fitting = fitting
-        """The problem that best solves: without the robots that do not fit."""
+        """The problem that best solves: without the robots that are left out."""
 
 
-class TimeLimit(PlanError):
+class NoServer(Unserved):
+    """Models with robots are loaded on no server."""
+
+
+class OverCapacity(Unserved):
+    """The robots do not fit."""
+
+
+class TimeLimit(Unserved):
     """In time, neither all robots were placed nor was it proven that they do not fit."""
 
 

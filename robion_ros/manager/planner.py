@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from robion_ros.config import FactoryConfig
-from robion_ros.manager.assignment import assign, Move, plan_moves, relabel, running_counts
+from robion_ros.manager.assignment import assign, Move, plan_moves, running_counts
 from robion_ros.manager.evaluate import evaluate
 from robion_ros.manager.handover import Place
 from robion_ros.manager.traffic import solve, TrafficPlan, TrafficProblem
@@ -28,7 +28,8 @@ class FactoryPlan:
 
 
 def make_problem(factory: FactoryConfig, models: Mapping[str, str],
-                 hosts: Mapping[str, Iterable[str]]) -> TrafficProblem:
+                 hosts: Mapping[str, Iterable[str]],
+                 running: Mapping[str, Place]) -> TrafficProblem:
     """
     Count the robots of each model; hosts are the living servers and what they have loaded.
 
@@ -39,15 +40,16 @@ def make_problem(factory: FactoryConfig, models: Mapping[str, str],
               for server, names in hosts.items()}
     return TrafficProblem(
         robots={name: counts[name] for name in factory.models}, hosts=loaded,
-        capacities={(server, name): factory.models[name].capacity
-                    for server, names in loaded.items() for name in names})
+        capacities={(server, name): factory.capacity(server, name)
+                    for server, names in loaded.items() for name in names},
+        running=running_counts(models, running),
+        priorities={name: model.priority for name, model in factory.models.items()})
 
 
 def place_robots(problem: TrafficProblem, traffic: TrafficPlan, models: Mapping[str, str],
                  running: Mapping[str, Place]) -> FactoryPlan:
     """Turn counts into robots; raise InfeasiblePlan if the counts break a constraint."""
     here = {robot: place for robot, place in running.items() if place.server in problem.hosts}
-    traffic = relabel(problem, traffic, running_counts(models, here))
     evaluate(problem, traffic)
     servers = assign(traffic, models, here)
     places = {robot: Place(models[robot], server) for robot, server in servers.items()}
@@ -59,8 +61,9 @@ def make_plan(factory: FactoryConfig, models: Mapping[str, str],
     """
     Plan the robots named in models, each with its model, on the living servers.
 
-    Raise errors.PlanError (NoServer, OverCapacity, TimeLimit) where there is no plan.
+    Raise errors.Unserved (NoServer, OverCapacity, TimeLimit) where not every robot can be served;
+    place_robots turns the plan that it brings into one for those that can.
     """
-    problem = make_problem(factory, models, hosts)
+    problem = make_problem(factory, models, hosts, running)
     traffic = solve(problem, factory.manager.time_limit)
     return place_robots(problem, traffic, models, running)

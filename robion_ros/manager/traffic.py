@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-How many robots of each model go to each server: an integer program, solved with CP-SAT.
+How many robots of each model go to each server: an integer program, searched and solved exactly.
 
-Knows counts, not robots; neither who is served now nor how a robot moves (assignment.py does).
+Knows counts, not robots; neither which robot it is that moves nor how (assignment.py does).
 """
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from math import ceil
+from functools import partial
 import time
 
-from robion_ros.manager.errors import NoServer, OverCapacity, TimeLimit
-from robion_ros.manager.program import build, Found, minimise
+from robion_ros.manager.errors import NoServer, OverCapacity, TimeLimit, Unserved
+from robion_ros.manager.group import count_pairs, Counts, Group, Rows, split
+from robion_ros.manager.optimise import finish, search, serve_most
+from robion_ros.manager.shortage import describe_homeless, describe_over
 
-EVEN_EFFORT = 0.2
-"""Most time to break ties, s of the solver's own clock, which is the same on every machine."""
+SEARCH = 0.5
+"""Part of the time that searches may take; proofs have the rest."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,12 @@ class TrafficProblem:
     """Robots of each model, >= 0."""
     hosts: Mapping[str, tuple[str, ...]]
     """Models loaded on each server."""
-    capacities: Mapping[tuple[str, str], int]
+    capacities: Counts
     """Most robots of a model that a server sustains alone, by (server, model); < 1: none."""
+    running: Counts = field(default_factory=dict)
+    """Robots that are served now and could stay, by (server, model)."""
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """Of models: where not all fit, those of a higher one are served first; default: 0."""
 
     def __post_init__(self) -> None:
         for name, count in self.robots.items():
@@ -52,7 +57,7 @@ class TrafficProblem:
 class TrafficPlan:
     """How many robots of each model each server gets."""
 
-    robots: Mapping[tuple[str, str], int]
+    robots: Counts
     """By (server, model); only those that get one."""
     objective: int
     """Sum over servers and pairs of models of robots times robots."""
@@ -63,98 +68,97 @@ class TrafficPlan:
     solve_s: float = field(compare=False)
 
 
-def solve(problem: TrafficProblem, time_limit: float,
-          hint: TrafficPlan | None = None) -> TrafficPlan:
+def solve(problem: TrafficProblem, time_limit: float, hint: TrafficPlan | None = None,
+          watch: Callable[[int], None] | None = None) -> TrafficPlan:
     """
     Find the plan that keeps each model's robots together, so that they batch.
 
     Data
         N_i:   robots of model i
         C_ij:  most robots of model i that server j sustains alone
+        R_ij:  robots of model i that run on server j now
     Variables
         r_ij:  robots of model i on server j, an integer >= 0, only where j hosts i
     Model
         minimise  sum_j sum_{i<k} r_ij r_kj                         (0)
+        then      sum_ij max(0, R_ij - r_ij), the robots moved      (0a)
+        then      max_j sum_i r_ij / C_ij, the highest load         (0b)
         such that sum_j r_ij = N_i             for each model i     (1)
                   sum_i r_ij / C_ij <= 1       for each server j    (2)
 
     (2) is exact: a server at 1 is full, not over. (0) is written with the identity
     sum_{i<k} r_i r_k = ((sum r)^2 - sum r^2) / 2, which proves optima that products do not.
 
-    Three programs are solved in turn, each beginning at the plan of the one before: serve the
-    most robots, which must be all of them; minimise (0); and, where that was proven, make the
-    highest load of a server least without giving up (0). One worker and a fixed seed: the same
-    problem and hint give the same plan, unless time_limit, s, cuts the search short. hint is a
-    plan to begin at, not one to keep.
+    Servers that share no model, not even through others, are planned apart. Each group is packed,
+    improved by a local search, which finds the optimum of most, and proven by CP-SAT. Where time
+    does not suffice for the proof, (0a) and (0b) are only searched for, and a plan near R is kept
+    unless another one found has 1 % fewer pairs. The same problem and hint give the same plan,
+    unless time_limit, s, cuts the search short. hint is a plan to begin at, not one to keep; watch
+    is told the objective of every better plan at once.
 
-    Raise NoServer, OverCapacity or TimeLimit if there is no plan.
+    Raise errors.Unserved, with the plan that serves the most robots, if not all can be served:
+    NoServer, OverCapacity or, where time did not suffice to prove it, TimeLimit.
     """
     started = time.monotonic()
     deadline = started + time_limit
-    _check_loaded(problem)
-    program = build(problem.robots, problem.places)
-    most = minimise(program, -sum(program.served.values()), hint.robots if hint else {}, deadline)
-    served = _by_model(most.robots) if most else Counter()
-    over = Counter(problem.robots) - served
-    if most is None or (over and not most.proven):
-        raise TimeLimit(f'{time_limit} s were enough to place {served.total()} of '
-                        f'{sum(problem.robots.values())} robots, but not to place all or to '
-                        'prove that they do not fit: raise manager.time_limit')
-    for name, count in program.served.items():
-        program.model.add(count == served[name])
-    best = (minimise(program, program.pairs, most.robots, deadline)
-            or Found(most.robots, proven=False, bound=0))
-    robots = best.robots
-    if best.proven:
-        program.model.add(program.pairs == 2 * _objective(robots))
-        even = minimise(program, program.peak, robots, deadline, EVEN_EFFORT)
-        robots = even.robots if even else robots
-    plan = TrafficPlan(robots, _objective(robots), best.proven, max(0, ceil(best.bound / 2)),
+    groups = sorted(split(problem.robots, problem.places, problem.running, problem.priorities),
+                    key=lambda group: len(group.servers) * len(group.models))
+    fitting: list[Group] = []
+    plans: list[list[Rows]] = []
+    proven = True
+    for index, group in enumerate(groups):
+        known, most = serve_most(group, group.rows(hint.robots if hint else {}),
+                                 _share(deadline, len(groups) - index))
+        proven = proven and most
+        fitting.append(replace(group, robots=group.served(known[0])))
+        plans.append(known)
+    best = [min(map(count_pairs, known)) for known in plans]
+
+    def tell(index: int, rows: Rows) -> None:
+        best[index] = count_pairs(rows)
+        if watch:
+            watch(sum(best))
+    now = time.monotonic()
+    middle = now + SEARCH * (deadline - now)
+    found = [search(group, known, _share(middle, len(groups) - index), partial(tell, index))
+             for index, (group, known) in enumerate(zip(fitting, plans, strict=True))]
+    solved = [finish(group, *pair, _share(deadline, len(groups) - index), partial(tell, index))
+              for index, (group, pair) in enumerate(zip(fitting, found, strict=True))]
+    robots: dict[tuple[str, str], int] = {}
+    for group, part in zip(fitting, solved, strict=True):
+        robots |= group.counts(part.rows)
+    plan = TrafficPlan(dict(sorted(robots.items())), sum(best),
+                       all(part.proven for part in solved), sum(part.bound for part in solved),
                        time.monotonic() - started)
-    if over:
-        raise OverCapacity(_describe(over, problem), plan, replace(problem, robots=served))
+    served = {name: count for group in fitting
+              for name, count in zip(group.models, group.robots, strict=True)}
+    _check_served(problem, replace(problem, robots={
+        name: served.get(name, 0) for name in problem.robots}), plan, proven, time_limit)
     return plan
 
 
-def _check_loaded(problem: TrafficProblem) -> None:
-    """Raise NoServer if a model with robots is loaded nowhere."""
+def _share(deadline: float, groups: int) -> float:
+    """Return when the first of so many groups must be done."""
+    now = time.monotonic()
+    return now + (deadline - now) / groups
+
+
+def _check_served(problem: TrafficProblem, fitting: TrafficProblem, plan: TrafficPlan,
+                  proven: bool, time_limit: float) -> None:
+    """Raise Unserved if the plan leaves robots out."""
+    over = {name: count - fitting.robots[name] for name, count in problem.robots.items()
+            if count > fitting.robots[name]}
+    if not over:
+        return
     loaded = {name for models in problem.hosts.values() for name in models}
-    homeless = [_robots(count, name) for name, count in sorted(problem.robots.items())
-                if count and name not in loaded]
-    if homeless:
-        servers = ', '.join(sorted(problem.hosts)) or 'none'
-        raise NoServer(f'no server has loaded the model of {", ".join(homeless)} (servers: '
-                       f'{servers}); add it to the models of a server, or start one that has it')
-
-
-def _describe(over: Mapping[str, int], problem: TrafficProblem) -> str:
-    """Say which robots do not fit, and the mend."""
+    error: type[Unserved] = OverCapacity if proven else TimeLimit
     parts = []
-    for name, count in sorted(over.items()):
-        room = [max(0, problem.capacities[server, name])
-                for server, models in problem.hosts.items() if name in models]
-        parts.append(f'{_robots(count, name)} ({problem.robots[name]} in all; servers that have '
-                     f'loaded it: {len(room)}, with room for {sum(room)} and nothing else)')
-    return (f'over by {", ".join(parts)}; no plan serves more. Take these robots away, load their '
-            'model on another server, or add a server')
-
-
-def _robots(count: int, name: str) -> str:
-    return f'{count} robot{"s" if count > 1 else ""} of {name}'
-
-
-def _by_model(robots: Mapping[tuple[str, str], int]) -> Counter[str]:
-    """Return the robots of each model."""
-    counts: Counter[str] = Counter()
-    for (_, name), count in robots.items():
-        counts[name] += count
-    return counts
-
-
-def _objective(robots: Mapping[tuple[str, str], int]) -> int:
-    """Return the sum over servers of ((sum r)^2 - sum r^2) / 2."""
-    totals: Counter[str] = Counter()
-    for (server, _), count in robots.items():
-        totals[server] += count
-    return (sum(total**2 for total in totals.values())
-            - sum(count**2 for count in robots.values())) // 2
+    if homeless := {name: count for name, count in over.items() if name not in loaded}:
+        parts.append(describe_homeless(homeless, problem.hosts))
+        error = NoServer
+    if more := {name: count for name, count in over.items() if name in loaded}:
+        parts.append(describe_over(more, problem, plan.robots))
+        if not proven:
+            parts.append(f'{time_limit:g} s were not enough to prove that no plan serves more: '
+                         'raise manager.time_limit')
+    raise error('; '.join(parts), plan, fitting)

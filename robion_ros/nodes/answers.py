@@ -45,14 +45,27 @@ def refused(error: Exception) -> Rebalance.Response:
     return Rebalance.Response(message=str(error), error_code=CODES[type(error)])
 
 
-def planned(plan: FactoryPlan, models: Mapping[str, str], dry_run: bool) -> Rebalance.Response:
-    """Say what a plan for models (robot to model) is, and what it changes."""
+def planned(plan: FactoryPlan, models: Mapping[str, str], dry_run: bool,
+            unserved: errors.Unserved | None) -> Rebalance.Response:
+    """Say what a plan for models (robot to model) is, what it changes and whom it leaves out."""
     count = moved(plan.moves)
+    message = f'{count} of {len(plan.places)} robots {"would move" if dry_run else "moved"}'
     return Rebalance.Response(
         success=True, objective=plan.traffic.objective, optimal=plan.traffic.optimal,
-        moved=count, solve_ms=plan.traffic.solve_s * 1e3, changes=changes(plan.moves),
+        bound=plan.traffic.bound, moved=count, unserved=len(models) - len(plan.places),
+        solve_ms=plan.traffic.solve_s * 1e3, changes=changes(plan.moves),
         robots=assignments(models, plan.places),
-        message=f'{count} of {len(plan.places)} robots {"would move" if dry_run else "moved"}')
+        message=f'{message}; not served: {unserved}' if unserved else message)
+
+
+def refused_but(response: Rebalance.Response, unserved: errors.Unserved) -> Rebalance.Response:
+    """Refuse a plan that leaves robots out, and say what it would be."""
+    response.success = False
+    response.error_code = CODES[type(unserved)]
+    response.message = (f'{unserved}; allow_partial would serve '
+                        f'{len(response.robots) - response.unserved} of {len(response.robots)} '
+                        'robots')
+    return response
 
 
 def put_into_force(response: Rebalance.Response, applied: Applied, seconds: float) -> None:
@@ -65,6 +78,11 @@ def put_into_force(response: Rebalance.Response, applied: Applied, seconds: floa
     elif applied.unready:
         response.message += ('; moved without having been heard by their new server: '
                              + ', '.join(sorted(applied.unready)))
+
+
+def left_out(unserved: errors.Unserved | None) -> list[str]:
+    """Say that a plan leaves robots out, if it does."""
+    return [f'not every robot is served: {unserved}'] if unserved else []
 
 
 def narrow(kind: type[Narrow], answer: Rebalance.Response, **more: str) -> Narrow:

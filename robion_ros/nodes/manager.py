@@ -33,10 +33,12 @@ from robion_ros.msg import Assignment, RobotAssignment, RobotStatus, ServerStatu
 from robion_ros.nodes import qos
 from robion_ros.nodes.answers import (
     assignments,
+    left_out,
     narrow,
     planned,
     put_into_force,
     refused,
+    refused_but,
     server_of,
 )
 from robion_ros.nodes.diagnostics import diagnostic
@@ -52,8 +54,7 @@ PARAMETERS = (
     Parameter('config', 'factory.yaml', 'path of the factory file'),
     Parameter('period', 0.05, 'how often the set of living servers is looked at, s'),
     Parameter('settle_time', 1.0, 'how long new servers are waited for before planning, s'),
-    Parameter('handover_timeout', 3.0, 'longest wait for a moving robot to be heard by its next '
-              'server, s'),
+    Parameter('handover_timeout', 3.0, "longest wait for a robot's next server to hear it, s"),
 )
 
 START_TIME = 10.0
@@ -165,36 +166,39 @@ class ManagerNode(Node):
 
     def _replan(self, alive: Mapping[str, ServerStatus]) -> None:
         running = self._where(alive)
-        hosts = {name: status.models for name, status in alive.items()}
-        loaded = {model for models in hosts.values() for model in models}
+        loaded = {model for status in alive.values() for model in status.models}
         models = {robot: model for robot, model in self._models.items() if model in loaded}
         problems = [f'no living server has model {model} loaded' for model in
                     sorted(set(self._models.values()) - loaded)]
         try:
-            try:
-                plan = make_plan(self._factory, models, hosts, running)
-            except errors.OverCapacity as error:
-                # After a loss the rest must go on: serve the most robots that fit, and say so.
-                problems.append(f'not every robot is served: {error}')
-                plan = place_robots(error.fitting, error.best, models, running)
+            # After a loss the rest must go on: serve the most robots that fit, and say so.
+            plan, unserved = self._plan(models, alive, running)
         except errors.PlanError as error:
             # What runs goes on.
             self._enforced(running, alive, self._watch.obedient(alive), [*problems, str(error)],
                            again=True)
             return
-        self._apply(plan, running, alive, problems)
+        self._apply(plan, running, alive, [*problems, *left_out(unserved)])
+
+    def _plan(self, models: Mapping[str, str], alive: Mapping[str, ServerStatus],
+              running: Mapping[str, Place]) -> tuple[FactoryPlan, errors.Unserved | None]:
+        """Plan for all robots, or for the most that fit and with why not for more."""
+        hosts = {name: status.models for name, status in alive.items()}
+        try:
+            return make_plan(self._factory, models, hosts, running), None
+        except errors.Unserved as error:
+            return place_robots(error.fitting, error.best, models, running), error
 
     def _on_rebalance(self, request: Rebalance.Request,
                       response: Rebalance.Response) -> Rebalance.Response:
-        populations = [Population(item.model, item.count, tuple(item.robots))
-                       for item in request.populations]
-        return self._change(lambda: new_models(self._factory, self._models, populations),
-                            request.dry_run)
+        return self._change(lambda: new_models(self._factory, self._models, [
+            Population(item.model, item.count, tuple(item.robots))
+            for item in request.populations]), request.dry_run, request.allow_partial)
 
     def _on_register(self, request: RegisterRobot.Request,
                      response: RegisterRobot.Response) -> RegisterRobot.Response:
-        answer = self._change(lambda: with_robot(self._factory, self._models, request.robot,
-                                                 request.model), request.dry_run)
+        answer = self._change(lambda: with_robot(
+            self._factory, self._models, request.robot, request.model), request.dry_run)
         return narrow(RegisterRobot.Response, answer, server=server_of(answer, request.robot))
 
     def _on_unregister(self, request: UnregisterRobot.Request,
@@ -202,21 +206,22 @@ class ManagerNode(Node):
         return narrow(UnregisterRobot.Response, self._change(
             lambda: without_robot(self._models, request.robot), request.dry_run))
 
-    def _change(self, new: Callable[[], dict[str, str]], dry_run: bool) -> Rebalance.Response:
+    def _change(self, new: Callable[[], dict[str, str]], dry_run: bool,
+                allow_partial: bool | None = None) -> Rebalance.Response:
         """Plan for the robots that new returns, and put the plan into force; say what came."""
         alive = self._fleet.alive()
         if doubt := self._watch.doubt(alive):
             return Rebalance.Response(message=doubt, error_code=Rebalance.Response.NO_SERVER)
         try:
-            running = self._where(alive)
-            models = new()
-            plan = make_plan(self._factory, models,
-                             {name: status.models for name, status in alive.items()}, running)
-            response = planned(plan, models, dry_run)
+            running, models = self._where(alive), new()
+            plan, unserved = self._plan(models, alive, running)
+            response = planned(plan, models, dry_run, unserved)
+            if unserved and not allow_partial:
+                return refused(unserved) if allow_partial is None else refused_but(response,
+                                                                                   unserved)
             if not dry_run:
-                start = monotonic()
-                self._models = models
-                put_into_force(response, self._apply(plan, running, alive, []),
+                start, self._models = monotonic(), models
+                put_into_force(response, self._apply(plan, running, alive, left_out(unserved)),
                                monotonic() - start)
             return response
         except (errors.PlanError, BadPopulation) as error:

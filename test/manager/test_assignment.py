@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections import Counter
-from itertools import permutations, product
+from itertools import product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,10 +12,8 @@ from robion_ros.manager.assignment import (
     moved,
     natural,
     plan_moves,
-    relabel,
     running_counts,
 )
-from robion_ros.manager.evaluate import evaluate
 from robion_ros.manager.traffic import TrafficPlan
 
 ROBOTS = tuple(f'r{k}' for k in range(1, 6))
@@ -97,33 +95,10 @@ def test_fewest_robots_move(situation) -> None:
     assert moved(plan_moves(models, places, running)) == cost(models, places, running)[0]
 
 
-@settings(deadline=None)
-@given(situation=situations(), twins=st.sampled_from([('s',), ('s', 't'), SERVERS]))
-def test_relabel_lets_most_robots_stay(make_problem, situation, twins) -> None:
-    models, counts, running = situation
-    wide = {server: {'a': 50, 'b': 50 if server in twins else 60 + index}
-            for index, server in enumerate(SERVERS)}
-    problem = make_problem(Counter(models.values()), wide)
-    objective = sum(counts[server, 'a'] * counts[server, 'b'] for server in SERVERS)
-    plan = TrafficPlan(dict(counts), objective, False, 0, 0.0)
-    relabelled = relabel(problem, plan, running_counts(models, running))
-    assert evaluate(problem, relabelled) == objective
-    assert relabel(problem, relabelled, running_counts(models, running)) == relabelled
-
-    alike = twins if any(model == 'b' for model in models.values()) else SERVERS
-    swaps = [dict(zip(alike, order, strict=True)) for order in permutations(alike)]
-    fewest = min(cost(models, assign(make_plan({
-        (swap.get(server, server), model): count for (server, model), count in counts.items()}),
-        models, running), running)[0] for swap in swaps)
-    assert cost(models, assign(relabelled, models, running), running)[0] == fewest
-
-
-def test_relabel_changes_nothing_without_need(make_problem) -> None:
-    problem = make_problem({'a': 2, 'b': 3}, {server: {'a': 9, 'b': 9} for server in SERVERS})
-    plan = make_plan({('s', 'b'): 3, ('t', 'a'): 2})
-    assert relabel(problem, plan, {}) == plan
-    assert relabel(problem, plan, {('u', 'a'): 1, ('s', 'a'): 1, ('s', 'b'): 1}).robots == {
-        ('s', 'b'): 3, ('u', 'a'): 2}
+def test_robots_that_could_stay_are_counted() -> None:
+    running = {'r1': ('a', 's'), 'r2': ('a', 's'), 'r3': ('a', 't'), 'left': ('a', 's')}
+    assert running_counts({'r1': 'a', 'r2': 'b', 'r3': 'a', 'new': 'a'}, running) == {
+        ('s', 'a'): 1, ('t', 'a'): 1}
 
 
 def test_moves_name_every_change() -> None:

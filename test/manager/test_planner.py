@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,7 +8,7 @@ import pytest
 
 from robion_ros.config import CameraConfig, FactoryConfig, ManagerConfig, ModelConfig, ServerConfig
 from robion_ros.manager.assignment import moved
-from robion_ros.manager.errors import InfeasiblePlan, NoServer, OverCapacity
+from robion_ros.manager.errors import InfeasiblePlan, NoServer, OverCapacity, Unserved
 from robion_ros.manager.evaluate import evaluate
 from robion_ros.manager.handover import Place
 from robion_ros.manager.planner import make_plan, make_problem, place_robots
@@ -34,7 +35,7 @@ def robots(**counts):
 
 def checked(plan, models, hosts):
     """Return a plan after every robot has been compared with the counts that evaluate checks."""
-    problem = make_problem(FACTORY, models, hosts)
+    problem = make_problem(FACTORY, models, hosts, {})
     assert evaluate(problem, plan.traffic) == plan.traffic.objective
     assert Counter((place.server, place.model) for place in plan.places.values()) == Counter(
         plan.traffic.robots)
@@ -57,10 +58,9 @@ def test_every_plan_is_feasible_and_places_every_robot(case) -> None:
     models, hosts, running = case
     try:
         plan = make_plan(FACTORY, models, hosts, running)
-    except NoServer:
-        assert set(models.values()) - {name for names in hosts.values() for name in names}
-        return
-    except OverCapacity as error:
+    except Unserved as error:
+        homeless = set(models.values()) - {name for names in hosts.values() for name in names}
+        assert isinstance(error, NoServer if homeless else OverCapacity)
         plan = place_robots(error.fitting, error.best, models, running)
         assert evaluate(error.fitting, plan.traffic) == plan.traffic.objective
         assert set(plan.places) < set(models)
@@ -109,8 +109,41 @@ def test_robots_that_are_served_are_not_left_out_for_others() -> None:
     assert moved(plan.moves) == 0
 
 
+def test_server_has_capacities_of_its_own() -> None:
+    slow = replace(FACTORY, servers={**FACTORY.servers,
+                                     's': ServerConfig(('a', 'b'), capacities={'a': 1})})
+    hosts = {'s': ('a',), 't': ('a',)}
+    plan = make_plan(slow, robots(a=5), hosts, {})
+    assert Counter(place.server for place in plan.places.values()) == {'s': 1, 't': 4}
+    with pytest.raises(OverCapacity, match='over by 1 robot of a'):
+        make_plan(slow, robots(a=6), hosts, {})
+
+
+def test_model_of_higher_priority_is_served_first() -> None:
+    first = replace(FACTORY, models={**FACTORY.models,
+                                     'b': replace(FACTORY.models['b'], priority=1)})
+    models = robots(a=4, b=2)
+    with pytest.raises(OverCapacity, match='over by 4 robots of a') as caught:
+        make_plan(first, models, {'s': ('a', 'b')}, {})
+    plan = place_robots(caught.value.fitting, caught.value.best, models, {})
+    assert set(plan.places) == {'b_1', 'b_2'}
+
+
+def test_small_changes_move_nobody_without_need() -> None:
+    models = robots(a=4, b=2, c=1)
+    hosts = dict.fromkeys('stu', tuple(CAPACITIES))
+    places = make_plan(FACTORY, models, hosts, {}).places
+    for robot, model in (('a_5', 'a'), ('c_2', 'c')):
+        models[robot] = model
+        plan = make_plan(FACTORY, models, hosts, places)
+        fresh = make_plan(FACTORY, models, hosts, {})
+        assert plan.traffic.optimal and plan.traffic.objective == fresh.traffic.objective
+        assert moved(plan.moves) <= 1
+        places = plan.places
+
+
 def test_plan_that_breaks_a_rule_is_thrown_away() -> None:
     models = robots(a=5)
-    problem = make_problem(FACTORY, models, {'s': ('a',)})
+    problem = make_problem(FACTORY, models, {'s': ('a',)}, {})
     with pytest.raises(InfeasiblePlan, match='the load of s is 5/4'):
         place_robots(problem, TrafficPlan({('s', 'a'): 5}, 0, True, 0, 0.0), models, {})

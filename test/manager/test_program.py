@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the program searches: exact loads, time limit, hint."""
 
-from collections.abc import Callable
+from dataclasses import replace
 import math
-import time
-from types import SimpleNamespace
 
 import pytest
 
 from robion_ros.manager import program
 from robion_ros.manager.errors import OverCapacity, TimeLimit
 from robion_ros.manager.evaluate import evaluate
+from robion_ros.manager.program import build, in_order, minimise, order
 from robion_ros.manager.traffic import solve, TrafficPlan, TrafficProblem
 
 LIMIT = 30.0
@@ -80,32 +79,38 @@ def test_hint_of_another_problem_does_no_harm(make_problem) -> None:
     assert evaluate(problem, solve(problem, LIMIT, hint)) == 0
 
 
-def test_no_time_for_any_plan_is_an_error(make_problem) -> None:
-    with pytest.raises(TimeLimit, match=r'place 0 of 64 robots.*raise manager.time_limit'):
-        solve(factory(make_problem), 0.0)
-
-
-@pytest.fixture
-def time_for_one(monkeypatch) -> Callable[[], None]:
-    """Return a function after which time is up once the next search has ended."""
-    def limit() -> None:
-        clock = iter((time.monotonic(), math.inf))
-        monkeypatch.setattr(program, 'time', SimpleNamespace(monotonic=lambda: next(clock)))
-    return limit
-
-
-def test_plan_that_was_found_when_time_ran_out_is_kept(make_problem, time_for_one) -> None:
+def test_no_time_leaves_a_packed_plan(make_problem) -> None:
     problem = factory(make_problem)
-    time_for_one()
-    plan = solve(problem, LIMIT)
+    plan = solve(problem, 0.0)
     assert evaluate(problem, plan) == plan.objective
     assert (plan.optimal, plan.bound) == (False, 0)
 
 
-def test_search_begins_at_the_hint(make_problem, time_for_one) -> None:
+def test_search_begins_at_the_hint(make_problem) -> None:
     problem = factory(make_problem)
     hint = solve(problem, LIMIT)
-    time_for_one()
-    bare = solve(problem, LIMIT)
-    time_for_one()
-    assert solve(problem, LIMIT, hint).objective == hint.objective < bare.objective
+    assert hint.optimal
+    bare = solve(problem, 0.0)
+    assert solve(problem, 0.0, hint).objective == hint.objective < bare.objective
+
+
+def test_no_time_to_prove_that_robots_do_not_fit(make_problem) -> None:
+    problem = factory(make_problem)
+    crowded = replace(problem, robots={name: 5 * count for name, count in problem.robots.items()})
+    with pytest.raises(TimeLimit, match=r'0 s were not enough to prove.*manager.time_limit'
+                       ) as caught:
+        solve(crowded, 0.0)
+    assert evaluate(caught.value.fitting, caught.value.best) == caught.value.best.objective
+
+
+def test_servers_that_are_alike_are_ordered_without_losing_a_plan(make_group) -> None:
+    group = make_group((3, 4), [(9, 9), (5, 5), (9, 9)])
+    rows = [[0, 1], [2, 0], [1, 3]]
+    ordered = in_order(group, rows)
+    assert ordered == [[1, 3], [2, 0], [0, 1]]
+    built = build(group)
+    order(built, group)
+    for row, counts in zip(built.robots, ordered, strict=True):
+        for var, count in zip(row, counts, strict=True):
+            built.model.add(var == count)
+    assert minimise(built, built.pairs, ordered, math.inf).bound == 2 * 3

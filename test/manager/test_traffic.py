@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations, product
+from random import Random
 from unittest.mock import patch
 
 from hypothesis import given, settings
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 import pytest
 
 from robion_ros.manager import program
-from robion_ros.manager.errors import NoServer, OverCapacity
+from robion_ros.manager.errors import NoServer, OverCapacity, Unserved
 from robion_ros.manager.evaluate import evaluate
 from robion_ros.manager.traffic import solve, TrafficProblem
 
@@ -99,51 +101,127 @@ def test_over_capacity(make_problem, robots, capacities, message, served) -> Non
     assert sum(fitting.robots.values()) == served
 
 
-def cheapest(problem: TrafficProblem) -> dict[tuple[int, ...], int]:
-    """Return by brute force the least objective for each population that can be served."""
+def plans(problem: TrafficProblem) -> Iterator[tuple[tuple[int, ...], int, int, Fraction]]:
+    """Yield served robots, pairs, moves and highest load of each plan there is, by brute force."""
     servers, models = list(problem.hosts), list(problem.robots)
     rows = [[row for row in product(range(problem.robots[model] + 1), repeat=len(servers))
              if sum(row) <= problem.robots[model] and not any(
                  count and model not in problem.hosts[server]
                  for server, count in zip(servers, row, strict=True))] for model in models]
-    best: dict[tuple[int, ...], int] = {}
     for matrix in product(*rows):
         loads = [sum((Fraction(row[place], problem.capacities[server, model])
                       for model, row in zip(models, matrix, strict=True) if row[place]),
                      Fraction()) for place, server in enumerate(servers)]
         if max(loads) <= 1:
-            cost = sum(one[place] * other[place] for one, other in combinations(matrix, 2)
-                       for place in range(len(servers)))
-            served = tuple(sum(row) for row in matrix)
-            best[served] = min(cost, best.get(served, cost))
-    return best
+            pairs = sum(one[place] * other[place] for one, other in combinations(matrix, 2)
+                        for place in range(len(servers)))
+            moved = sum(max(0, count - dict(zip(models, matrix, strict=True))[model][
+                servers.index(server)]) for (server, model), count in problem.running.items()
+                if server in servers and model in models)
+            yield tuple(map(sum, matrix)), pairs, moved, max(loads)
+
+
+@st.composite
+def problems(draw, make_problem):
+    """Draw a problem so small that every plan can be tried."""
+    models, servers = draw(st.sampled_from([('abc', 'st'), ('ab', 'stu'), ('abc', 's')]))
+    robots = {model: draw(st.integers(0, 4)) for model in models}
+    capacities = {server: {model: draw(st.integers(1, 6)) for model in models
+                           if draw(st.integers(0, 4))} for server in servers}
+    running = {(server, model): count for model in models
+               for server, count in zip(servers, draw(st.sampled_from(
+                   [row for row in product(range(robots[model] + 1), repeat=len(servers))
+                    if sum(row) <= robots[model]])), strict=True) if count}
+    priorities = {model: draw(st.integers(-1, 1)) for model in models}
+    return make_problem(robots, capacities, running, priorities)
 
 
 @settings(deadline=None)
 @given(data=st.data())
 def test_solver_agrees_with_brute_force(make_problem, data) -> None:
-    models, servers = data.draw(st.sampled_from([('abc', 'st'), ('ab', 'stu'), ('abc', 's')]))
-    robots = {model: data.draw(st.integers(0, 4)) for model in models}
-    capacities = {server: {model: data.draw(st.integers(1, 6)) for model in models
-                           if data.draw(st.integers(0, 4))} for server in servers}
-    problem = make_problem(robots, capacities)
-    best = cheapest(problem)
-    most = max(map(sum, best))
+    problem = data.draw(problems(make_problem))
+    every = list(plans(problem))
+    models = list(problem.robots)
+
+    def priority(served: tuple[int, ...]) -> list[int]:
+        return [sum(count for model, count in zip(models, served, strict=True)
+                    if problem.priorities[model] == level) for level in (1, 0, -1)]
+    most = max(priority(served) for served, *_ in every)
     digit = data.draw(st.sampled_from([2, 10, program.DIGIT]))
-    try:
-        with patch.object(program, 'DIGIT', digit):
+    fitting = problem
+    with patch.object(program, 'DIGIT', digit):
+        try:
             plan = solve(problem, LIMIT)
-    except NoServer:
-        assert any(count and not any(model in row for row in capacities.values())
-                   for model, count in robots.items())
-    except OverCapacity as error:
-        served = tuple(error.fitting.robots.get(model, 0) for model in models)
-        assert sum(served) == most < sum(robots.values())
-        assert evaluate(error.fitting, error.best) == best[served]
-        assert error.best.optimal
-    else:
-        assert evaluate(problem, plan) == best[tuple(robots.values())]
-        assert plan.optimal
+        except Unserved as error:
+            fitting, plan = error.fitting, error.best
+            homeless = any(count and not any(model in row for row in problem.hosts.values())
+                           for model, count in problem.robots.items())
+            assert isinstance(error, NoServer if homeless else OverCapacity)
+    served = tuple(fitting.robots[model] for model in models)
+    assert priority(served) == most
+    assert (fitting is problem) == (served == tuple(problem.robots.values()))
+    cost, moved, peak = min(figures for robots, *figures in every if robots == served)
+    assert evaluate(fitting, plan) == cost
+    assert plan.optimal
+    assert sum(max(0, count - plan.robots.get(place, 0))
+               for place, count in problem.running.items()) == moved
+    loads = {server: sum((Fraction(count, problem.capacities[where, model])
+                          for (where, model), count in plan.robots.items() if where == server),
+                         Fraction()) for server in problem.hosts}
+    assert max(loads.values()) <= peak + Fraction(1, 1000)
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 1000), models=st.integers(2, 9), servers=st.integers(2, 7),
+       limit=st.sampled_from([0.0, 0.05, 0.3]))
+def test_plan_of_any_factory_is_one(make_problem, seed, models, servers, limit) -> None:
+    random = Random(seed)
+    names = [f'm{index}' for index in range(models)]
+    robots = {name: random.randint(0, 30) for name in names}
+    capacities = {f's{index}': {name: random.randint(1, 60)
+                                for name in random.sample(names, random.randint(1, models))}
+                  for index in range(servers)}
+    problem = make_problem(robots, capacities)
+    told = []
+    try:
+        plan, fitting = solve(problem, limit, watch=told.append), problem
+    except Unserved as error:
+        plan, fitting = error.best, error.fitting
+        assert all(count <= robots[name] for name, count in fitting.robots.items())
+    assert plan.bound <= evaluate(fitting, plan)
+    assert not told or told[-1] == plan.objective
+
+
+@pytest.mark.parametrize(('running', 'plan'), [
+    ({('s', 'a'): 4, ('t', 'b'): 4}, {('s', 'a'): 4, ('t', 'b'): 4}),
+    ({('s', 'b'): 4, ('t', 'a'): 4}, {('s', 'b'): 4, ('t', 'a'): 4}),
+    # Of the two ways to be apart, the one that lets more stay.
+    ({('s', 'a'): 1, ('t', 'a'): 3}, {('s', 'b'): 4, ('t', 'a'): 4}),
+], ids=['as it is', 'the other way', 'most stay'])
+def test_robots_stay_where_they_can(make_problem, running, plan) -> None:
+    problem = make_problem({'a': 4, 'b': 4}, on('st', {'a': 8, 'b': 8}), running)
+    assert solve(problem, LIMIT).robots == plan
+
+
+def test_robots_do_not_move_for_an_even_load(make_problem) -> None:
+    problem = make_problem({'a': 6}, on('st', {'a': 6}), {('s', 'a'): 5})
+    assert solve(problem, LIMIT).robots == {('s', 'a'): 5, ('t', 'a'): 1}
+
+
+def test_robots_that_run_are_left_out_last(make_problem) -> None:
+    problem = make_problem({'a': 4, 'b': 4}, {'s': {'a': 6, 'b': 6}}, {('s', 'b'): 4})
+    with pytest.raises(OverCapacity, match='over by 2 robots of a') as caught:
+        solve(problem, LIMIT)
+    assert caught.value.best.robots == {('s', 'a'): 2, ('s', 'b'): 4}
+
+
+def test_higher_priorities_are_served_first_even_if_that_serves_fewer(make_problem) -> None:
+    robots, capacities = {'a': 2, 'b': 8}, {'s': {'a': 2, 'b': 8}}
+    with pytest.raises(OverCapacity, match='over by 2 robots of a'):
+        solve(make_problem(robots, capacities), LIMIT)
+    with pytest.raises(OverCapacity, match='over by 8 robots of b') as caught:
+        solve(make_problem(robots, capacities, priorities={'a': 1}), LIMIT)
+    assert caught.value.best.robots == {('s', 'a'): 2}
 
 
 def test_same_problem_in_another_order_gives_the_same_plan(make_problem) -> None:

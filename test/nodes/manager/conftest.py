@@ -252,13 +252,13 @@ class Floor:
         """Return whether so many robots are answered, where the manager says."""
         return len(self.places) == count and self.announced == self.places
 
-    def ask(self, *populations: Population, dry_run: bool = False) -> 'rclpy.Future':
+    def ask(self, *populations: Population, **options: bool) -> 'rclpy.Future':
         """Call rebalance and do not wait."""
         self.until(self.client.service_is_ready)
-        return self.client.call_async(Rebalance.Request(populations=populations, dry_run=dry_run))
+        return self.client.call_async(Rebalance.Request(populations=populations, **options))
 
-    def rebalance(self, *populations: Population, dry_run: bool = False) -> Rebalance.Response:
-        future = self.ask(*populations, dry_run=dry_run)
+    def rebalance(self, *populations: Population, **options: bool) -> Rebalance.Response:
+        future = self.ask(*populations, **options)
         self.until(future.done, 'rebalance answers')
         return future.result()
 

@@ -98,6 +98,37 @@ def test_what_cannot_be_is_explained_and_changes_nothing(served, populations, co
     assert served.places == places
 
 
+def test_plan_that_serves_the_most_is_told_and_applied_only_if_asked(served) -> None:
+    places = served.places
+    populations = [Population(model='pick', count=6), Population(model='place', count=1)]
+    for asked in ({}, {'dry_run': True}, {'dry_run': True, 'allow_partial': True}):
+        answer = served.rebalance(*populations, **asked)
+        assert answer.success == ('allow_partial' in asked)
+        assert (answer.unserved, answer.moved) == (2, 0)
+        assert [item.robot for item in answer.robots if not item.server] == ['pick_2', 'pick_3']
+        assert 'over by 2 robots of pick' in answer.message
+        assert served.places == places
+    answer = served.rebalance(*populations, allow_partial=True)
+    assert answer.success and answer.error_code == answer.NONE, answer.message
+    assert answer.message.startswith('0 of 5 robots moved; not served: over by 2 robots of pick')
+    served.until(lambda: served.settled(5))
+    assert set(served.places) == {'robot_1', 'robot_2', 'robot_3', 'robot_4', 'pick_1'}
+    served.until(lambda: 'not every robot is served: over by 2' in served.complaint)
+    # They are part of the factory from then on, and served when there is room.
+    served.rebalance(Population(model='pick', robots=['pick_2', 'robot_1']))
+    assert set(served.places) == {'robot_1', 'robot_4', 'pick_2'}
+
+
+def test_rest_is_served_where_a_model_has_no_server(served) -> None:
+    served.servers['server_1'].die()
+    served.until(lambda: len(served.announced) == 3)
+    answer = served.rebalance(Population(model='pick', count=2), allow_partial=True)
+    assert answer.success and answer.unserved == 1
+    assert 'no server has loaded the model of 1 robot of place' in answer.message
+    assert {item.robot: item.server for item in answer.robots} == {
+        'robot_1': 'server_0', 'robot_2': 'server_0', 'robot_4': ''}
+
+
 def test_model_whose_server_is_gone_is_named(served) -> None:
     served.servers['server_1'].die()
     served.until(lambda: len(served.announced) == 3)
