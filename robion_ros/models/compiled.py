@@ -14,15 +14,11 @@ import torch
 from torch import nn
 import torch._dynamo
 
-from robion_ros.models.expert import ExpertLayer
-from robion_ros.models.layers import DecoderLayer
-
 SHAPES = 64
 """Most shapes that one layer is compiled for: batch sizes times models."""
 
 
-def compile_layers(network: nn.Module,
-                   kinds: Iterable[type[Any]] = (DecoderLayer, ExpertLayer)) -> None:
+def compile_layers(network: nn.Module, kinds: Iterable[type[Any]]) -> None:
     """Let every layer of some kinds run compiled; each shape compiles when first met."""
     # Over its limit dynamo runs a layer uncompiled and says so only in its log.
     torch._dynamo.config.recompile_limit = SHAPES

@@ -182,9 +182,7 @@ class Gr00t:
 
     def noise(self, seeds: Sequence[int]) -> Tensor:
         """Draw the noise [B, T, A'] of a batch on the CPU, row i from seeds[i] alone."""
-        shape = self.config.horizon, self.config.padded_action
-        return torch.stack([torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-                            for seed in seeds])
+        return layers.draw_noise(seeds, self.config.horizon, self.config.padded_action)
 
     def postprocess(self, actions: Tensor, observation: Observation) -> np.ndarray:
         """Turn one row [T, A'] into float32 [T, A] in the robot's units."""

@@ -239,6 +239,12 @@ def time_embedding(times: Sequence[float], width: int, shortest: float = 4e-3,
     return torch.cat((angles.sin(), angles.cos()), 1).float()
 
 
+def draw_noise(seeds: Sequence[int], *shape: int) -> Tensor:
+    """Draw normal numbers [B, *shape] on the CPU, row i from seeds[i] alone."""
+    return torch.stack([torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+                        for seed in seeds])
+
+
 def randomise(module: nn.Module, seed: int, drawn_on: torch.device | str = 'cpu') -> None:
     """
     Give a module weights drawn from seed alone, such that activations stay of order one.

@@ -9,7 +9,6 @@ done to observations and chunks.
 """
 
 from collections.abc import Callable, Sequence
-import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,9 @@ import torch.nn.functional as F
 from robion_ros.config import FieldError, ModelConfig
 from robion_ros.core import Observation
 from robion_ros.models import checkpoint, layers, pi0_steps
-from robion_ros.models.compiled import compile_layers
 from robion_ros.models.description import Description, misfits
 from robion_ros.models.expert import AdaptiveNorm, ExpertLayer, GemmaNorm, modulated
+from robion_ros.models.network import build
 from robion_ros.models.pi0_checkpoint import read_folder, read_source
 from robion_ros.models.pi0_config import CONFIGS, KEYS, Pi0Config
 from robion_ros.models.pi0_kernels import open_kernels, Pi0Kernels
@@ -33,7 +32,8 @@ from robion_ros.models.policy_folder import PolicySource, without_checkpoint
 from robion_ros.models.policy_processing import PolicyProcessing
 from robion_ros.models.protocol import Tensors
 
-logger = logging.getLogger(__name__)
+LAYERS = layers.DecoderLayer, ExpertLayer
+"""What runs compiled on a GPU."""
 
 
 class Pi0Network(nn.Module):
@@ -185,9 +185,7 @@ class Pi0:
 
     def noise(self, seeds: Sequence[int]) -> Tensor:
         """Draw the noise [B, T, A'] of a batch on the CPU, row i from seeds[i] alone."""
-        shape = self.config.horizon, self.config.padded_size
-        return torch.stack([torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-                            for seed in seeds])
+        return layers.draw_noise(seeds, self.config.horizon, self.config.padded_size)
 
     def postprocess(self, actions: Tensor, observation: Observation) -> np.ndarray:
         """Turn one row [T, A'] into float32 [T, A] in the robot's units."""
@@ -208,20 +206,10 @@ def configure(model: ModelConfig) -> PolicySource:
 def load(model: ModelConfig, source: PolicySource, device: torch.device,
          progress: checkpoint.Progress | None = None) -> Pi0:
     """Build the model on a device: bfloat16 on a GPU, else float32."""
-    on_gpu = device.type == 'cuda'
-    with torch.device('meta'):
-        network = Pi0Network(source.config).requires_grad_(False)
-    network.to_layers_dtype(torch.bfloat16 if on_gpu else torch.float32)
-    if source.folder:
-        checkpoint.load(source.folder, network, device, KEYS[model.architecture], progress)
-    else:
-        layers.randomise(network.to_empty(device=device), model.seed, device if on_gpu else 'cpu')
-    if on_gpu:
-        compile_layers(network)
-    size = sum(weight.nbytes for weight in network.parameters())
-    logger.info('%s: %.2f GB of weights', model.architecture, size / 1e9)
+    network = build(Pi0Network, source.config, model, source.folder,
+                    KEYS.get(model.architecture), LAYERS, device, progress)
     pi0 = Pi0(source.config, network, source.processing)
-    if on_gpu:
+    if device.type == 'cuda':
         pi0.kernels = open_kernels(pi0)
     return pi0
 

@@ -10,7 +10,6 @@ chunks.
 
 from collections.abc import Sequence
 from functools import partial
-import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -23,16 +22,14 @@ import torch.nn.functional as F
 from robion_ros.config import FieldError, ModelConfig
 from robion_ros.core import Observation
 from robion_ros.models import checkpoint, layers, pictures
-from robion_ros.models.compiled import compile_layers
 from robion_ros.models.description import Description, misfits
+from robion_ros.models.network import build
 from robion_ros.models.policy_folder import PolicySource, without_checkpoint
 from robion_ros.models.policy_processing import PolicyProcessing
 from robion_ros.models.protocol import Tensors
 from robion_ros.models.smolvla_checkpoint import read_folder, read_source
 from robion_ros.models.smolvla_config import CONFIGS, KEYS, SmolvlaConfig
 from robion_ros.models.smolvla_expert import JointLayer, PrefixLayer, project_again, projections
-
-logger = logging.getLogger(__name__)
 
 LAYERS = layers.DecoderLayer, JointLayer, PrefixLayer
 """Those that run compiled on a GPU."""
@@ -219,9 +216,7 @@ class Smolvla:
 
     def noise(self, seeds: Sequence[int]) -> Tensor:
         """Draw the noise [B, T, A'] of a batch on the CPU, row i from seeds[i] alone."""
-        shape = self.config.horizon, self.config.padded_size
-        return torch.stack([torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-                            for seed in seeds])
+        return layers.draw_noise(seeds, self.config.horizon, self.config.padded_size)
 
     def postprocess(self, actions: Tensor, observation: Observation) -> np.ndarray:
         """Turn one row [T, A'] into float32 [T, A] in the robot's units."""
@@ -242,18 +237,8 @@ def configure(model: ModelConfig) -> PolicySource:
 def load(model: ModelConfig, source: PolicySource, device: torch.device,
          progress: checkpoint.Progress | None = None) -> Smolvla:
     """Build the model on a device: bfloat16 on a GPU, else float32."""
-    on_gpu = device.type == 'cuda'
-    with torch.device('meta'):
-        network = SmolvlaNetwork(source.config).requires_grad_(False)
-    network.to_layers_dtype(torch.bfloat16 if on_gpu else torch.float32)
-    if source.folder:
-        checkpoint.load(source.folder, network, device, KEYS, progress)
-    else:
-        layers.randomise(network.to_empty(device=device), model.seed, device if on_gpu else 'cpu')
-    if on_gpu:
-        compile_layers(network, LAYERS)
-    size = sum(weight.nbytes for weight in network.parameters())
-    logger.info('%s: %.2f GB of weights', model.architecture, size / 1e9)
+    network = build(SmolvlaNetwork, source.config, model, source.folder, KEYS, LAYERS,
+                    device, progress)
     return Smolvla(source.config, network, source.processing)
 
 

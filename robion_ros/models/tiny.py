@@ -224,10 +224,7 @@ class Tiny:
 
     def noise(self, seeds: Sequence[int]) -> Tensor:
         """Draw the noise [B, T, A'] of a batch on the CPU, row i from seeds[i] alone."""
-        shape = self.config.horizon, self.config.padded_size
-        rows = [torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-                for seed in seeds]
-        return torch.stack(rows)
+        return layers.draw_noise(seeds, self.config.horizon, self.config.padded_size)
 
     def postprocess(self, actions: Tensor, observation: Observation) -> np.ndarray:
         """Turn one row [T, A'] into float32 [T, A] in the robot's units."""

@@ -10,7 +10,6 @@ queues nor streams, nor what is done to observations and chunks.
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +21,14 @@ import torch.nn.functional as F
 from robion_ros.config import FieldError, ModelConfig
 from robion_ros.core import Observation
 from robion_ros.models import checkpoint, layers, qwen3_vl, xiaomi_steps
-from robion_ros.models.compiled import compile_layers
 from robion_ros.models.description import Description, misfits
+from robion_ros.models.network import build
 from robion_ros.models.protocol import Tensors
 from robion_ros.models.qwen3 import Qwen3Layer
 from robion_ros.models.xiaomi_checkpoint import read_folder, read_source, XiaomiSource
 from robion_ros.models.xiaomi_config import CONFIGS, KEYS, OWN, XIAOMI, XiaomiConfig
 from robion_ros.models.xiaomi_expert import XiaomiLayer
 from robion_ros.models.xiaomi_processing import XiaomiProcessing
-
-logger = logging.getLogger(__name__)
 
 KINDS = layers.DecoderLayer, XiaomiLayer, qwen3_vl.VisionBlock
 """Of the layers that run compiled."""
@@ -216,9 +213,7 @@ class Xiaomi:
 
     def noise(self, seeds: Sequence[int]) -> Tensor:
         """Draw the noise [B, T, A'] of a batch on the CPU, row i from seeds[i] alone."""
-        shape = self.config.horizon, self.config.padded_size
-        return torch.stack([torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-                            for seed in seeds])
+        return layers.draw_noise(seeds, self.config.horizon, self.config.padded_size)
 
     def postprocess(self, actions: Tensor, observation: Observation) -> np.ndarray:
         """Turn one row [T, A'] into float32 [T, A] in the robot's units."""
@@ -256,18 +251,8 @@ def configure(model: ModelConfig) -> XiaomiSource:
 def load(model: ModelConfig, source: XiaomiSource, device: torch.device,
          progress: checkpoint.Progress | None = None) -> Xiaomi:
     """Build the model on a device: bfloat16 on a GPU, else float32."""
-    on_gpu = device.type == 'cuda'
-    with torch.device('meta'):
-        network = XiaomiNetwork(source.config).requires_grad_(False)
-    network.to_layers_dtype(torch.bfloat16 if on_gpu else torch.float32)
-    if source.folder:
-        checkpoint.load(source.folder, network, device, KEYS, progress)
-    else:
-        layers.randomise(network.to_empty(device=device), model.seed, device if on_gpu else 'cpu')
-    if on_gpu:
-        compile_layers(network, KINDS)
-    size = sum(weight.nbytes for weight in network.parameters())
-    logger.info('%s: %.2f GB of weights', model.architecture, size / 1e9)
+    network = build(XiaomiNetwork, source.config, model, source.folder, KEYS, KINDS,
+                    device, progress)
     return Xiaomi(source.config, network, source.processing)
 
 

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Builds the network of a model on a device, from its checkpoint or with random weights.
+
+Knows no architecture.
+"""
+
+from collections.abc import Iterable
+import logging
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from robion_ros.config import ModelConfig
+from robion_ros.models import checkpoint, layers
+from robion_ros.models.compiled import compile_layers
+from robion_ros.models.key_table import KeyTable
+
+logger = logging.getLogger(__name__)
+
+N = TypeVar('N', bound=nn.Module)
+
+
+def build(kind: type[N], sizes: Any, model: ModelConfig, folder: Path | None,
+          keys: KeyTable | None, compiled: Iterable[type[Any]], device: torch.device,
+          progress: checkpoint.Progress | None) -> N:
+    """
+    Return a kind of network of some sizes: its layers bfloat16 on a GPU, else float32.
+
+    Weights are those of the folder, called as keys says, or without one random from the model's
+    seed. On a GPU layers of the compiled kinds run compiled.
+    """
+    on_gpu = device.type == 'cuda'
+    with torch.device('meta'):
+        network: Any = kind(sizes).requires_grad_(False)
+    network.to_layers_dtype(torch.bfloat16 if on_gpu else torch.float32)
+    if folder:
+        checkpoint.load(folder, network, device, keys, progress)
+    else:
+        layers.randomise(network.to_empty(device=device), model.seed, device if on_gpu else 'cpu')
+    if on_gpu:
+        compile_layers(network, compiled)
+    size = sum(weight.nbytes for weight in network.parameters())
+    logger.info('%s: %.2f GB of weights', model.architecture, size / 1e9)
+    return network
