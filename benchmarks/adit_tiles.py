@@ -3,37 +3,55 @@
 Looks for the fastest tiles of the action expert's kernels on this GPU.
 
 python3 benchmarks/adit_tiles.py [--batches 1 2 4] [--rounds 2] [--fields attention qkv ...]
-    [--sms 36]
+    [--sms 36] [--workers 8]
 
 Goes from kernel to kernel, times a whole denoising step with each candidate for that kernel,
 and keeps the fastest; prints what robion_ros/models/kernels/tiles.py may hold. With --sms the
-kernels have so many multiprocessors, as beside a VLM stage that has the others. A few minutes a
-batch and round, most of them compilation.
+kernels have so many multiprocessors, as beside a VLM stage that has the others. Most of the time
+is compilation, which the workers share: with eight of them, three minutes a batch and round.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import replace
 from itertools import product
+from multiprocessing import get_context
 
-from adit_kernels import capture, Inputs, make_inputs, make_model, median_time
+from adit_kernels import capture, Inputs, make_inputs, median_time
 import torch
 import triton
 
 from robion_ros.engine.partition import open_partitions
+from robion_ros.models import layers
 from robion_ros.models.kernels.denoise import launch, workspace
+from robion_ros.models.kernels.launcher import Workspace
 from robion_ros.models.kernels.tiles import for_batch, Span, Tile, Tiles
 from robion_ros.models.kernels.weights import Expert
+from robion_ros.models.pi0 import Pi0, Pi0Network
+from robion_ros.models.pi0_config import CONFIGS
 from robion_ros.models.pi0_kernels import make_expert
 
 SHARED_MEMORY = 225_000
 """Bytes that a block may have."""
 
 
-def tiles_of_product(depth: int, in_parts: bool, rows: int) -> Iterator[Tile]:
+def make_model(architecture: str) -> Pi0:
+    """Make a model with an expert of full size, and hardly anything before it."""
+    config = replace(CONFIGS[architecture], vocabulary=512, vision_width=48, vision_hidden=96,
+                     vision_heads=3, vision_layers=1, width=256, hidden=256)
+    with torch.device('meta'):
+        network = Pi0Network(config).requires_grad_(False).to_layers_dtype(torch.bfloat16)
+    layers.randomise(network.to_empty(device='cuda'), 1, torch.device('cuda'))
+    return Pi0(config, network)
+
+
+def tiles_of_product(depth: int, in_parts: bool, rows: int, few: bool) -> Iterator[Tile]:
     """Yield blocks of a product of so many rows with weights of a depth."""
+    parts_tried = ((1, 2, 4) if few else (4, 8)) if in_parts else (1,)
     for row, column, step, parts, warps in product(
-            (64, 128, 256), (32, 64, 128), (64, 128, 256), (4, 8) if in_parts else (1,), (4, 8)):
+            (64, 128, 256), (64, 128, 256) if few else (32, 64, 128),
+            (64, 128) if few else (64, 128, 256), parts_tried, (4, 8)):
         most = min(SHARED_MEMORY // (2 * step * (row + column)), depth // parts // step)
         if row >= 2 * rows or not 512 * warps <= row * column <= 4096 * warps:
             continue
@@ -45,7 +63,7 @@ def tiles_of_product(depth: int, in_parts: bool, rows: int) -> Iterator[Tile]:
 
 def spans(size: int) -> Iterator[Span]:
     """Yield blocks of attention with heads of a size."""
-    for rows, keys, tiles, stages in product((64, 128), (32, 64, 128), (1, 2, 3, 4), (1, 2, 3)):
+    for rows, keys, tiles, stages in product((64, 128), (32, 64, 128), (1, 2, 3, 4, 7), (1, 2, 3)):
         memory = 2 * size * (rows + 2 * keys * min(stages, tiles))
         if stages <= tiles and memory <= SHARED_MEMORY:
             yield from (Span(rows, keys, tiles, stages, warps) for warps in (4, 8)
@@ -65,41 +83,66 @@ def find_stream(sms: int) -> torch.cuda.Stream | None:
 
 
 def step_time(expert: Expert, given: Inputs, tiles: Tiles,
-              stream: torch.cuda.Stream | None) -> float:
+              stream: torch.cuda.Stream | None, replays: int = 40) -> float:
     """Time one denoising step on a stream, us."""
+    space = workspace(expert, len(given.noise), given.cos.shape[2], given.cache.shape[4], tiles)
+    return 1e3 * median_time(capture(lambda: step(expert, given, tiles, space), stream), replays,
+                             0.04)
+
+
+def step(expert: Expert, given: Inputs, tiles: Tiles, space: Workspace) -> None:
+    """Launch one denoising step."""
     noise, cache, valid, cos, sin, _, first = given
     own = None if expert.norms.adaptive else first
-    space = workspace(expert, len(noise), cos.shape[2], cache.shape[4], tiles)
     space.actions[:, -noise.shape[1]:].copy_(noise)
-    run = launch(expert, cache, valid, (cos, sin), own, space, tiles)
-    return 1e3 * median_time(capture(lambda: run.step(space.steps[0], cache),
-                                     stream))
+    launch(expert, cache, valid, (cos, sin), own, space, tiles).step(space.steps[0], cache)
+
+
+def compile_step(architecture: str, batch: int, tiles: Tiles) -> str:
+    """Compile a step in a worker, for all processes; return why it does not fit, if so."""
+    with torch.inference_mode():
+        if architecture not in BUILT:
+            BUILT[architecture] = make_model(architecture)
+        model = BUILT[architecture]
+        expert, given = make_expert(model), make_inputs(model, batch, 0)
+        try:
+            space = workspace(expert, batch, given.cos.shape[2], given.cache.shape[4], tiles)
+            step(expert, given, tiles, space)
+            torch.cuda.synchronize()
+        except (ValueError, triton.runtime.errors.OutOfResources) as error:
+            return str(error)
+    return ''
+
+
+BUILT: dict[str, Pi0] = {}
+"""The models of a worker."""
+
+
+def candidates(expert: Expert, rows: int, field: str, few: bool) -> Sequence[object]:
+    """Return what a field may be."""
+    depths = {'qkv': expert.width, 'output': expert.heads * expert.size,
+              'gate_up': expert.width, 'down': expert.hidden, 'mix': expert.width}
+    if field == 'attention':
+        return tuple(spans(expert.size))
+    if field in depths:
+        return tuple(tiles_of_product(depths[field], field not in ('qkv', 'gate_up'), rows, few))
+    return 1, 2, 4, 8
 
 
 def improve(expert: Expert, given: Inputs, tiles: Tiles, field: str,
-            stream: torch.cuda.Stream | None) -> Tiles:
+            stream: torch.cuda.Stream | None, workers: Executor, architecture: str) -> Tiles:
     """Return tiles with the fastest candidate for one field."""
-    rows = given.noise.shape[0] * given.cos.shape[2]
-    depths = {'qkv': expert.width, 'output': expert.heads * expert.size,
-              'gate_up': expert.width, 'down': expert.hidden, 'mix': expert.width}
-    candidates: list[object]
-    if field == 'attention':
-        candidates = list(spans(expert.size))
-    elif field in depths:
-        candidates = list(tiles_of_product(depths[field], field not in ('qkv', 'gate_up'), rows))
-    else:
-        candidates = [1, 2, 4, 8]
-    found = [(step_time(expert, given, tiles, stream), tiles)]
-    for candidate in candidates:
-        changed = replace(tiles, **{field: candidate})
-        try:
-            found.append((step_time(expert, given, changed, stream), changed))
-        except (ValueError, triton.runtime.errors.OutOfResources) as error:
-            print(f'    {candidate} does not fit: {error}')
+    batch = len(given.noise)
+    rows = batch * given.cos.shape[2]
+    tried = [replace(tiles, **{field: candidate})
+             for candidate in candidates(expert, rows, field, stream is not None)]
+    refused = workers.map(compile_step, [architecture] * len(tried), [batch] * len(tried), tried)
+    fitting = [changed for changed, why in zip(tried, list(refused), strict=True) if not why]
+    found = [(step_time(expert, given, changed, stream), changed) for changed in (tiles, *fitting)]
     found.sort(key=lambda pair: pair[0])
+    print(f'  batch {batch}, {field}: {len(fitting)} of {len(tried)} fit')
     for time, best in found[:3]:
-        print(f'  batch {len(given.noise)}: {time:.1f} us with {field}={getattr(best, field)}',
-              flush=True)
+        print(f'    {time:.1f} us with {getattr(best, field)}', flush=True)
     return found[0][1]
 
 
@@ -110,18 +153,22 @@ def main() -> None:
     parser.add_argument('--batches', type=int, nargs='+', default=[1, 2, 4])
     parser.add_argument('--rounds', type=int, default=1)
     parser.add_argument('--sms', type=int, default=0, help='multiprocessors; default: all')
+    parser.add_argument('--workers', type=int, default=8, help='processes that compile')
     parser.add_argument('--fields', nargs='+', default=list(Tiles.__dataclass_fields__))
     arguments = parser.parse_args()
-    with torch.inference_mode():
+    with torch.inference_mode(), ProcessPoolExecutor(
+            arguments.workers, get_context('spawn')) as workers:
         model = make_model(arguments.architecture)
         expert, stream = make_expert(model), find_stream(arguments.sms)
         for batch in arguments.batches:
-            given, tiles = make_inputs(model, batch, 0), for_batch(batch)
+            given = make_inputs(model, batch, 0)
+            tiles = for_batch(batch, arguments.sms or None)
             for _ in range(arguments.rounds):
                 for field in arguments.fields:
-                    tiles = improve(expert, given, tiles, field, stream)
-            print(f'{batch}: {tiles}, {step_time(expert, given, tiles, stream):.1f} us a step',
-                  flush=True)
+                    tiles = improve(expert, given, tiles, field, stream, workers,
+                                    arguments.architecture)
+            print(f'{batch}: {tiles}, {step_time(expert, given, tiles, stream, 200):.1f} us a '
+                  'step', flush=True)
 
 
 if __name__ == '__main__':

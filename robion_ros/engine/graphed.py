@@ -15,7 +15,7 @@ from robion_ros.engine.batch import Ticket
 from robion_ros.engine.cuda_calls import new_stream
 from robion_ros.engine.graphs import Graph, Pool, warm_up
 from robion_ros.engine.packing import Block, Blocks, lay_out
-from robion_ros.engine.partition import Partitions, products_for
+from robion_ros.engine.partition import held_to, Partitions
 from robion_ros.engine.profile import Load, Pair
 from robion_ros.models.protocol import Model, Tensors
 
@@ -88,16 +88,18 @@ class GraphedModel:
 
     def capture_vlm(self, size: int, cap: int, partitions: Partitions, pool: Pool) -> None:
         """Capture the VLM stage of a size under a cap."""
-        with products_for(cap, partitions.sms):
-            self.vlm_graphs[size, cap] = Graph(self._vlm_runs[size], self._contexts[size],
-                                               partitions.streams(cap).vlm, pool)
+        stream = partitions.streams(cap).vlm
+        with held_to(cap, partitions.sms):
+            self.vlm_graphs[size, cap] = Graph(self._vlm_runs[size], self._contexts[size], stream,
+                                               pool)
 
     def capture_adit(self, size: int, cap: int, partitions: Partitions, pool: Pool) -> None:
         """Capture the ADiT stage of a size on what a VLM stage under a cap leaves."""
-        with products_for(partitions.sms - cap, partitions.sms):
-            self.adit_graphs[size, cap] = Graph(
-                self._adit_runs[size], {ACTIONS: self._actions[size]},
-                partitions.streams(cap).adit, pool)
+        stream = partitions.streams(cap).adit
+        with held_to(partitions.sms - cap, partitions.sms):
+            warm_up(self._adit_runs[size], stream)  # Its kernels may be others than before.
+            self.adit_graphs[size, cap] = Graph(self._adit_runs[size],
+                                                {ACTIONS: self._actions[size]}, stream, pool)
 
     def keep(self, name: str, caps: Mapping[Pair, int]) -> None:
         """Take the caps to run under, as the model of a name; drop all other graphs."""

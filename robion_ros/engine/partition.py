@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from robion_ros.engine.cuda_calls import external_stream
+from robion_ros.models.room import ROOM
 
 logger = logging.getLogger(__name__)
 
@@ -41,28 +42,36 @@ class Partitions:
         torch.zeros(1, device=f'cuda:{index}')  # Makes the primary context.
         self.device = torch.device('cuda', index)
         self._device = self._call(driver.cuDeviceGet, index)
-        self._whole = self._call(driver.cuDeviceGetDevResource, self._device,
-                                 driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM)
-        self.sms: int = self._whole.sm.smCount
+        whole = self._call(driver.cuDeviceGetDevResource, self._device,
+                           driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM)
+        self.sms: int = whole.sm.smCount
+        smallest = self._split(whole, 1, 1)[0][0].sm.smCount
+        self._groups, self._rest = self._split(whole, self.sms // smallest, smallest)
         self._contexts: list[Any] = []
         self._streams: dict[int, Streams] = {}
-        parts = sorted({self._split(least)[0].sm.smCount for least in range(1, self.sms)})
-        self.caps = tuple(part for part in parts if part <= self.sms - parts[0])
-        """Numbers of SMs that a VLM stage may be held to, ascending, with as many as a part must
-        have left over."""
+        self.caps = tuple(self.sms - smallest * left
+                          for left in reversed(range(1, len(self._groups))))
+        """Numbers of SMs that a VLM stage may be held to, ascending."""
         self.streams(self.caps[-1])  # A driver that only pretends fails now.
 
     def streams(self, cap: int) -> 'Streams':
-        """Return streams for the two stages: cap SMs, one of caps, and all others."""
+        """
+        Return streams for the two stages: cap SMs, one of caps, and all others.
+
+        The others are whole groups. What cannot be grouped is the larger part's: matrix products
+        whose blocks work in clusters have no room where SMs lie apart, and fail.
+        """
         if cap not in self._streams:
-            ours, others = self._split(cap)
-            self._streams[cap] = Streams(self._stream(ours), self._stream(others))
+            left = len(self._groups) - 1 - self.caps.index(cap)
+            vlm, adit = self._groups[:-left], self._groups[-left:]
+            spare = [self._rest] if self._rest.sm.smCount else []
+            self._streams[cap] = Streams(self._stream([*vlm, *spare]), self._stream(adit))
         return self._streams[cap]
 
-    def _stream(self, part: Any) -> torch.cuda.Stream:
-        """Return a stream that is held to a part of the GPU."""
+    def _stream(self, parts: list[Any]) -> torch.cuda.Stream:
+        """Return a stream that is held to parts of the GPU."""
         driver = self._driver
-        descriptor = self._call(driver.cuDevResourceGenerateDesc, [part], 1)
+        descriptor = self._call(driver.cuDevResourceGenerateDesc, parts, len(parts))
         context = self._call(driver.cuGreenCtxCreate, descriptor, self._device,
                              driver.CUgreenCtxCreate_flags.CU_GREEN_CTX_DEFAULT_STREAM)
         self._contexts.append(context)
@@ -70,15 +79,12 @@ class Partitions:
                             driver.CUstream_flags.CU_STREAM_NON_BLOCKING, 0)
         return external_stream(int(handle), self.device.index)
 
-    def _split(self, least: int) -> tuple[Any, Any]:
-        """Return the smallest part of the GPU that has least SMs, or all of it, and the rest."""
-        driver = self._driver
-        error, groups, _, rest = driver.cuDevSmResourceSplitByCount(1, self._whole, 0, least)
-        if error in (driver.CUresult.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
-                     driver.CUresult.CUDA_ERROR_INVALID_VALUE):
-            return self._whole, None  # No legal part is so large.
+    def _split(self, whole: Any, count: int, least: int) -> tuple[list[Any], Any]:
+        """Return count or fewer groups of at least so many SMs, and what is left over."""
+        error, groups, found, rest = self._driver.cuDevSmResourceSplitByCount(count, whole, 0,
+                                                                              least)
         self._check('cuDevSmResourceSplitByCount', error)
-        return groups[0], rest
+        return groups[:found], rest
 
     def _call(self, function: Any, *args: Any) -> Any:
         error, *values = function(*args)
@@ -91,25 +97,27 @@ class Partitions:
 
 
 @contextmanager
-def products_for(cap: int, sms: int) -> Iterator[None]:
+def held_to(cap: int, sms: int) -> Iterator[None]:
     """
-    Tell the library of matrix products how many of a GPU's sms it will have.
+    Tell what is captured how many of a GPU's sms it will have.
 
-    It would cut products into as many parts as all of them take at once, and a few parts more
-    than there are SMs cost as much as twice as many. Of torch's two libraries one can be told,
-    by a function that may go: without it caps are slower, and the profile knows.
+    The library of matrix products would cut them into as many parts as all SMs take at once,
+    and a few parts more than there are SMs cost as much as twice as many. Of torch's two
+    libraries one can be told, by a function that may go: without it caps are slower, and the
+    profile knows.
     """
-    if TELL is None:
-        yield
-        return
-    before = torch.backends.cuda.preferred_blas_library()
-    torch.backends.cuda.preferred_blas_library('cublaslt')
-    TELL(sms - cap)
+    room = ROOM.set(cap)
+    before = torch.backends.cuda.preferred_blas_library() if TELL else None
+    if TELL:
+        torch.backends.cuda.preferred_blas_library('cublaslt')
+        TELL(sms - cap)
     try:
         yield
     finally:
-        TELL(None)
-        torch.backends.cuda.preferred_blas_library(before)
+        ROOM.reset(room)
+        if TELL:
+            TELL(None)
+            torch.backends.cuda.preferred_blas_library(before)
 
 
 @cache

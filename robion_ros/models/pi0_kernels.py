@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robion_ros.models.kernels.tiles import for_batch
+from robion_ros.models.kernels.tiles import CHOICES, for_batch, Tiles
 from robion_ros.models.kernels.weights import Ends, Expert, Norms
 from robion_ros.models.protocol import Tensors
+from robion_ros.models.room import ROOM
 
 logger = logging.getLogger(__name__)
 
@@ -26,31 +27,34 @@ class Pi0Kernels:
         from robion_ros.models.kernels import denoise
         self._kernels = denoise
         self._expert = expert
-        self._spaces: dict[tuple[int, int, int], Any] = {}
-        denoise.check(expert, for_batch(1))
+        self._spaces: dict[tuple[int, int, int, Tiles], Any] = {}
+        for tiles in CHOICES:
+            denoise.check(expert, tiles)
 
     def denoise(self, begun: Tensors, noise: Tensor) -> Tensor:
         """Turn noise [B, T, A'] into actions; begun is what pi0_steps.begin returns."""
+        tiles = for_batch(len(noise), ROOM.get())
         return self._kernels.denoise(self._expert, noise, begun['cache'], begun['valid'],
                                      (begun['cos'], begun['sin']), begun.get('first'),
-                                     self._space(begun))
+                                     self._space(begun, tiles), tiles)
 
     def step(self, begun: Tensors, actions: Tensor, steps: Tensor) -> Tensor:
         """Move actions [B, T, A'] one step on, each row from its own of steps, int64 [B]."""
-        space = self._space(begun)
+        tiles = for_batch(len(actions), ROOM.get())
+        space = self._space(begun, tiles)
         run = self._kernels.launch(self._expert, begun['cache'], begun['valid'],
-                                   (begun['cos'], begun['sin']), begun.get('first'), space)
+                                   (begun['cos'], begun['sin']), begun.get('first'), space, tiles)
         moving = space.actions[:, -actions.shape[1]:]
         moving.copy_(actions)
         run.step(steps.int(), begun['cache'])
         return moving
 
-    def _space(self, begun: Tensors) -> Any:
+    def _space(self, begun: Tensors, tiles: Tiles) -> Any:
         size = len(begun['cache']), begun['cos'].shape[2], begun['cache'].shape[4]
-        if size not in self._spaces:
+        if (*size, tiles) not in self._spaces:
             # Memory that was taken during a capture would be the graph's.
-            self._spaces[size] = self._kernels.workspace(self._expert, *size)
-        return self._spaces[size]
+            self._spaces[(*size, tiles)] = self._kernels.workspace(self._expert, *size, tiles)
+        return self._spaces[(*size, tiles)]
 
 
 def open_kernels(model: Any) -> Pi0Kernels | None:

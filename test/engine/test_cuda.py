@@ -86,6 +86,8 @@ def on_cpu(model):
     if isinstance(model, Tiny):
         return registry.load(config('tiny'), 'cpu')
     network = type(model.network)(model.config).requires_grad_(False)
+    if hasattr(network, 'choose'):
+        network.choose(model.config.embodiment)
     weights = {name: weight.float().cpu()
                for name, weight in model.network.state_dict().items()}
     network.load_state_dict(weights)
@@ -96,7 +98,7 @@ def answer(model, number: int) -> np.ndarray:
     """Return a chunk as a model gives it stage by stage, without an engine."""
     asked = request(number)
     inputs = stack((make_ticket(model, asked, 0.0),))
-    home = model.network.action_out_proj.weight.device
+    home = next(model.network.parameters()).device
     context = model.vlm({name: tensor.to(home) for name, tensor in inputs.items()})
     actions = model.adit(context, model.noise([asked.seed]).to(home))
     return model.postprocess(actions[0], asked.observation)

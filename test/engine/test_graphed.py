@@ -109,7 +109,7 @@ def test_vlm_and_adit_are_those_of_a_model_like_any_other(kit) -> None:
 
 def test_stages_run_under_the_cap_of_the_two_batches_that_meet(kit, monkeypatch) -> None:
     told = []
-    monkeypatch.setattr(graphed, 'products_for',
+    monkeypatch.setattr(graphed, 'held_to',
                         lambda room, sms: nullcontext(told.append((room, sms))))
     model = graph(kit.Fake())
     partitions = SimpleNamespace(sms=132, streams=lambda cap: SimpleNamespace(vlm=0, adit=1))

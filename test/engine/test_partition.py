@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from robion_ros.engine import partition
-from robion_ros.engine.partition import open_partitions, products_for
+from robion_ros.engine.partition import held_to, open_partitions
 
 
 @pytest.fixture
@@ -42,15 +42,15 @@ def library(monkeypatch) -> list[object]:
 
 
 def test_products_are_told_of_a_cap_only_while_it_is_captured(library) -> None:
-    with products_for(104, 132):
+    with held_to(104, 132):
         assert library == ['cublaslt', 28]
     assert library == ['cublas', None]
-    with pytest.raises(KeyError), products_for(8, 132):
+    with pytest.raises(KeyError), held_to(8, 132):
         raise KeyError
     assert library == ['cublas', None]
 
 
 def test_torch_that_cannot_tell_is_left_alone(library, monkeypatch) -> None:
     monkeypatch.setattr(partition, 'TELL', None)
-    with products_for(104, 132):
+    with held_to(104, 132):
         assert library == ['cublas', None]

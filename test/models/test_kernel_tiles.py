@@ -10,9 +10,10 @@ from robion_ros.models.pi0 import Pi0, Pi0Network
 from robion_ros.models.pi0_config import CONFIGS
 
 
-@pytest.mark.parametrize('batch', range(1, 17))
-def test_tiles_divide_the_work_of_pi0_and_fit_a_gpu(batch):
-    chosen = tiles.for_batch(batch)
+@pytest.mark.parametrize('sms', [None, 1, 8, 16, 24, 32, 64, 100, 132, 300])
+@pytest.mark.parametrize('batch', [*range(1, 9), 16])
+def test_tiles_divide_the_work_of_pi0_and_fit_a_gpu(batch, sms):
+    chosen = tiles.for_batch(batch, sms)
     for tile, columns, depth in ((chosen.qkv, 2560, 1024), (chosen.output, 1024, 2048),
                                  (chosen.gate_up, 8192, 1024), (chosen.down, 1024, 4096),
                                  (chosen.mix, 1024, 1024)):

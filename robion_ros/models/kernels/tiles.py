@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-How the work of a layer is cut into blocks, found on an H200 and frozen here by batch.
+How the work of a layer is cut into blocks, found on an H200 and frozen here by SMs and batch.
 
-benchmarks/adit_tiles.py looks for better ones. Any choice is right for any batch, and slower
-for one that it was not made for. Knows no kernel.
+benchmarks/adit_tiles.py looks for better ones. Any choice is right for any batch on any number
+of multiprocessors (SMs), and slower where it was not made for them. Knows no kernel.
 """
 
 from dataclasses import dataclass
+import math
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Tiles:
     """With one, nothing is exchanged between warps, which took longer than the work."""
 
 
-BY_BATCH = {
+WHOLE = {
     1: Tiles(qkv=Tile(64, 32, 256, 4), attention=Span(64, 128, 1),
              output=Tile(64, 32, 128, 4, parts=4), gate_up=Tile(64, 64, 128, 6),
              down=Tile(64, 32, 256, 4, parts=4), mix=Tile(64, 64, 64, 2, parts=8)),
@@ -65,9 +66,54 @@ BY_BATCH = {
              output=Tile(64, 128, 64, 6, parts=4), gate_up=Tile(128, 128, 64, 6, warps=8),
              down=Tile(128, 64, 128, 4, parts=4, warps=8), mix=Tile(128, 64, 64, 2, parts=8)),
 }
+"""By batch, with all of the GPU."""
+
+ON_16 = {
+    1: Tiles(qkv=Tile(64, 128, 64, 4), attention=Span(64, 64, 7, 2),
+             output=Tile(64, 128, 128, 4, parts=2), gate_up=Tile(64, 128, 64, 4),
+             down=Tile(64, 128, 128, 4, parts=2), mix=Tile(64, 64, 128, 6)),
+    2: Tiles(qkv=Tile(128, 64, 64, 4, warps=8), attention=Span(128, 64, 7, 2, warps=8),
+             output=Tile(64, 128, 128, 4), gate_up=Tile(128, 128, 64, 3),
+             down=Tile(64, 128, 128, 4), mix=Tile(128, 64, 128, 4)),
+    4: Tiles(qkv=Tile(64, 128, 64, 4), attention=Span(128, 64, 7, 2, warps=8),
+             output=Tile(64, 128, 64, 4), gate_up=Tile(128, 128, 64, 3, warps=8),
+             down=Tile(128, 128, 64, 6), mix=Tile(64, 128, 64, 4, warps=8)),
+}
+ON_24 = {
+    1: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(128, 64, 3, 2, warps=8),
+             output=Tile(64, 128, 128, 4, parts=2), gate_up=Tile(64, 128, 64, 4),
+             down=Tile(64, 128, 128, 4, parts=2), mix=Tile(64, 64, 128, 6)),
+    2: Tiles(qkv=Tile(128, 64, 64, 4), attention=Span(128, 64, 7, 2, warps=8),
+             output=Tile(64, 128, 128, 4), gate_up=Tile(128, 64, 64, 4),
+             down=Tile(128, 128, 64, 6, parts=2), mix=Tile(128, 64, 128, 4)),
+    4: Tiles(qkv=Tile(128, 64, 64, 4), attention=Span(64, 64, 7),
+             output=Tile(64, 128, 64, 4), gate_up=Tile(128, 128, 64, 3, warps=8),
+             down=Tile(128, 128, 64, 6), mix=Tile(128, 128, 64, 6, warps=8)),
+}
+ON_32 = {
+    1: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(64, 32, 7, 3),
+             output=Tile(64, 64, 128, 6, parts=2), gate_up=Tile(64, 128, 64, 4),
+             down=Tile(64, 64, 128, 6, parts=2), mix=Tile(64, 64, 128, 6)),
+    2: Tiles(qkv=Tile(128, 64, 64, 4), attention=Span(64, 64, 4),
+             output=Tile(64, 128, 128, 4, parts=2), gate_up=Tile(128, 128, 64, 3),
+             down=Tile(64, 128, 128, 4, parts=2), mix=Tile(128, 64, 128, 4)),
+    4: Tiles(qkv=Tile(64, 128, 64, 4), attention=Span(128, 64, 7, 2, warps=8),
+             output=Tile(64, 128, 128, 4), gate_up=Tile(128, 128, 64, 3, warps=8),
+             down=Tile(64, 256, 64, 5, parts=2), mix=Tile(64, 128, 128, 4)),
+}
+
+BY_SMS = {132: WHOLE, 32: ON_32, 24: ON_24, 16: ON_16}
+CHOICES = tuple(tiles for choice in BY_SMS.values() for tiles in choice.values())
 
 
-def for_batch(batch: int) -> Tiles:
-    """Return the choice for a batch: that of the next larger one measured, or the largest."""
-    fitting = (tiles for size, tiles in BY_BATCH.items() if size >= batch)
-    return next(fitting, BY_BATCH[max(BY_BATCH)])
+def for_batch(batch: int, sms: int | None = None) -> Tiles:
+    """
+    Return the choice for a batch on so many SMs, or all.
+
+    It is that for the number measured that is nearest in ratio, and there that of the next
+    larger batch measured, or the largest.
+    """
+    choice = WHOLE if sms is None else BY_SMS[min(
+        BY_SMS, key=lambda measured: abs(math.log(measured / sms)))]
+    fitting = (tiles for size, tiles in choice.items() if size >= batch)
+    return next(fitting, choice[max(choice)])
