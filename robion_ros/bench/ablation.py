@@ -21,7 +21,7 @@ from robion_ros.engine.batch import Batch, batch_sizes
 from robion_ros.engine.device import Stage, Stages
 from robion_ros.engine.in_flight import conclude, InFlight
 from robion_ros.engine.pipelines import Guarded, Lockstep, Pipeline
-from robion_ros.engine.profile import Load, Pair
+from robion_ros.engine.profile import Cut, Load, Pair
 from robion_ros.engine.warm_up import example
 from robion_ros.models.protocol import Model
 
@@ -61,7 +61,7 @@ def run_ablation(prepared: Prepared, repeats: int,
         say(way)
         for vlm, adit in pairs(prepared):
             yield {**time_lockstep(pipeline, prepared.ready, vlm, adit, repeats), 'way': way,
-                   'cap': find_cap(prepared, vlm, adit) if way == BEST_CAP else None}
+                   **(find_cut(prepared, vlm, adit) if way == BEST_CAP else {'cap': None})}
         pipeline.close()
     if capped:
         yield from run_fixed_caps(prepared, repeats, say)
@@ -69,11 +69,12 @@ def run_ablation(prepared: Prepared, repeats: int,
 
 def run_fixed_caps(prepared: Prepared, repeats: int,
                    say: Callable[[str], None]) -> Iterator[Mapping[str, Any]]:
-    """Yield a row for each pair of batches under each cap that the device has."""
+    """Yield a row for each pair of batches under each cap that the profiler tries."""
     import torch
 
     from robion_ros.engine.graphed import GraphedModel
     from robion_ros.engine.partition import open_partitions
+    from robion_ros.engine.profiler import tried_caps
     partitions = open_partitions(torch.device(prepared.device.name).index or 0)
     models = {name: model for name, model in prepared.ready.items()
               if isinstance(model, GraphedModel)}
@@ -81,15 +82,16 @@ def run_fixed_caps(prepared: Prepared, repeats: int,
     if partitions is None:
         return
     pipeline = Lockstep(models, prepared.device)
-    for cap in partitions.caps:
+    for cap in tried_caps(partitions):
         say(f'cap of {cap}')
+        cut = Cut(cap)
         pools = torch.cuda.graph_pool_handle(), torch.cuda.graph_pool_handle()
         with torch.cuda.device(prepared.device.name):
             for name, model in models.items():
                 for size in sizes:
-                    model.capture_vlm(size, cap, partitions, pools[0])
-                    model.capture_adit(size, cap, partitions, pools[1])
-                model.keep(name, {Pair(vlm, adit): cap for vlm, adit in pairs(prepared)})
+                    model.capture(size, cut, partitions, pools[0])
+                    model.adit_graphs.capture(size, cut, partitions, pools[1])
+                model.keep(name, {Pair(vlm, adit): cut for vlm, adit in pairs(prepared)})
         for vlm, adit in pairs(prepared):
             yield {**time_lockstep(pipeline, prepared.ready, vlm, adit, repeats),
                    'way': FIXED_CAP, 'cap': cap}
@@ -103,11 +105,14 @@ def pairs(prepared: Prepared) -> list[tuple[Load, Load]]:
     return [(vlm, adit) for vlm in loads for adit in loads]
 
 
-def find_cap(prepared: Prepared, vlm: Load, adit: Load) -> int | None:
-    """Return the cap that a prepared model takes; None for none."""
+def find_cut(prepared: Prepared, vlm: Load, adit: Load) -> dict[str, int | None]:
+    """Return the cut that a prepared model takes; cap None for none."""
     from robion_ros.engine.graphed import GraphedModel
     model = prepared.ready[vlm.model]
-    return (model.cap(vlm.batch, adit) or None) if isinstance(model, GraphedModel) else None
+    if not isinstance(model, GraphedModel):
+        return {'cap': None}
+    cut = model.cut(vlm.batch, adit)
+    return {'cap': cut.cap or None, 'steps': cut.steps or None}
 
 
 def time_lockstep(pipeline: Pipeline, models: Mapping[str, Model], vlm: Load, adit: Load,

@@ -14,7 +14,7 @@ from robion_ros.commands.progress import Bar
 from robion_ros.commands.table import format_table
 from robion_ros.config import check_choice, FactoryConfig, FieldError
 from robion_ros.engine.device import open_device
-from robion_ros.engine.profile import best, Table
+from robion_ros.engine.profile import best, Table, WHOLE
 from robion_ros.factory_file import load
 from robion_ros.models import registry
 
@@ -47,14 +47,18 @@ def profile_server(factory: FactoryConfig, name: str, again: bool) -> None:
     print('capturing, then measuring what is not known yet', flush=True)
     with Bar(sys.stdout) as bar:
         path, table = device.profile(models, server.max_batch, again, bar.show)
-    print('\n'.join(format_table(('VLM', 'batch', 'ADiT', 'batch', 'best cap, SMs', 'ms',
-                                  'no cap, ms', 'gain'), rows(table))))
+    print('\n'.join(format_table(('VLM', 'batch', 'ADiT', 'batch', 'best cap, SMs', 'steps beside',
+                                  'ms', 'no cap, ms', 'gain'), rows(table))))
     print(f'{"measured now" if bar.shown else "measured before"}, kept in {path}', flush=True)
 
 
 def rows(table: Table) -> Iterator[tuple[object, ...]]:
-    """Yield the rows of a table: two batches, and their lockstep with and without a cap."""
+    """
+    Yield the rows of a table: two batches, and their lockstep with and without a cut.
+
+    steps beside is how many denoising steps keep to their part of the GPU, '-' for all.
+    """
     for (vlm, adit), times in table.items():
-        cap = best(times)
-        yield (*vlm, *adit, cap or '-', f'{times[cap] * 1e3:.2f}', f'{times[0] * 1e3:.2f}',
-               f'{times[0] / times[cap]:.3f}')
+        cut = best(times)
+        yield (*vlm, *adit, cut.cap or '-', cut.steps or '-', f'{times[cut] * 1e3:.2f}',
+               f'{times[WHOLE] * 1e3:.2f}', f'{times[WHOLE] / times[cut]:.3f}')

@@ -18,9 +18,9 @@ import torch
 from robion_ros.engine.batch import batch_sizes
 from robion_ros.engine.cuda_calls import has_passed, new_event, new_stream
 from robion_ros.engine.device import Prepared, Timed
-from robion_ros.engine.graphed import GraphedModel, WHOLE
+from robion_ros.engine.graphed import GraphedModel
 from robion_ros.engine.partition import open_partitions, Partitions
-from robion_ros.engine.profile import best, default_folder, Load, Progress, Table
+from robion_ros.engine.profile import best, Cut, default_folder, Load, Progress, Table, WHOLE
 from robion_ros.engine.profiler import PRIORITIES, profile, profile_file
 from robion_ros.engine.warm_up import example
 from robion_ros.models.protocol import Model
@@ -169,21 +169,21 @@ class CudaDevice:
 
 
 def guard(models: Mapping[str, GraphedModel], table: Table, partitions: Partitions) -> None:
-    """Give each two batches that meet the caps that are best for them."""
-    caps = {pair: best(times) for pair, times in table.items()}
-    used = {(pair, cap) for pair, cap in caps.items() if cap != WHOLE}
+    """Give each two batches that meet the cut that is best for them."""
+    cuts = {pair: best(times) for pair, times in table.items()}
+    used = {(pair, cut) for pair, cut in cuts.items() if cut != WHOLE}
     pools = {stage: torch.cuda.graph_pool_handle() for stage in ('vlm', 'adit')}
     # The largest first, so that the others fit into its memory.
-    for load, cap in sorted({(pair.vlm, cap) for pair, cap in used}, key=by_size):
-        models[load.model].capture_vlm(load.batch, cap, partitions, pools['vlm'])
-    for load, cap in sorted({(pair.adit, cap) for pair, cap in used}, key=by_size):
-        models[load.model].capture_adit(load.batch, cap, partitions, pools['adit'])
+    for load, cut in sorted({(pair.vlm, Cut(cut.cap)) for pair, cut in used}, key=by_size):
+        models[load.model].capture(load.batch, cut, partitions, pools['vlm'])
+    for load, cut in sorted({(pair.adit, cut) for pair, cut in used}, key=by_size):
+        models[load.model].adit_graphs.capture(load.batch, cut, partitions, pools['adit'])
     for name, model in models.items():
-        model.keep(name, caps)
+        model.keep(name, cuts)
     torch.cuda.empty_cache()
 
 
-def by_size(captured: tuple[Load, int]) -> tuple[int, str, int]:
+def by_size(captured: tuple[Load, Cut]) -> tuple[int, str, Cut]:
     """Sort by batch size, the largest first."""
-    load, cap = captured
-    return -load.batch, load.model, cap
+    load, cut = captured
+    return -load.batch, load.model, cut

@@ -49,8 +49,7 @@ class Partitions:
         self._groups, self._rest = self._split(whole, self.sms // smallest, smallest)
         self._contexts: list[Any] = []
         self._streams: dict[int, Streams] = {}
-        self.caps = tuple(self.sms - smallest * left
-                          for left in reversed(range(1, len(self._groups))))
+        self.caps = tuple(smallest * count for count in range(1, len(self._groups)))
         """Numbers of SMs that a VLM stage may be held to, ascending."""
         self.streams(self.caps[-1])  # A driver that only pretends fails now.
 
@@ -58,14 +57,15 @@ class Partitions:
         """
         Return streams for the two stages: cap SMs, one of caps, and all others.
 
-        The others are whole groups. What cannot be grouped is the larger part's: matrix products
-        whose blocks work in clusters have no room where SMs lie apart, and fail.
+        SMs of a group lie together, those left over from grouping lie apart. Large matrix
+        products, whose blocks work in clusters, took half as long again with some of these: they
+        are the ADiT stage's, which has a group besides, or what is clustered would have no room.
         """
         if cap not in self._streams:
-            left = len(self._groups) - 1 - self.caps.index(cap)
-            vlm, adit = self._groups[:-left], self._groups[-left:]
+            count = self.caps.index(cap) + 1
             spare = [self._rest] if self._rest.sm.smCount else []
-            self._streams[cap] = Streams(self._stream([*vlm, *spare]), self._stream(adit))
+            self._streams[cap] = Streams(self._stream(self._groups[:count]),
+                                         self._stream([*self._groups[count:], *spare]))
         return self._streams[cap]
 
     def _stream(self, parts: list[Any]) -> torch.cuda.Stream:

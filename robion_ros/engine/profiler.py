@@ -7,6 +7,7 @@ will meet.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 import logging
 from pathlib import Path
 from time import monotonic
@@ -14,12 +15,14 @@ from time import monotonic
 import torch
 
 from robion_ros import models as models_package
-from robion_ros.engine import graphed, graphs, partition
+from robion_ros.engine import adit_graphs, graphed, graphs, partition
 from robion_ros.engine.cuda_calls import new_event, new_stream
-from robion_ros.engine.graphed import GraphedModel, WHOLE
+from robion_ros.engine.graphed import GraphedModel
 from robion_ros.engine.partition import Partitions
 from robion_ros.engine.profile import (
     code_version,
+    Cut,
+    Ends,
     Load,
     measure_all,
     Pair,
@@ -38,8 +41,8 @@ those of the ADiT stage, small and one after the other, must not queue behind th
 LEAST = 0.5
 """The part of the SMs that a VLM stage, the larger one by far, is always given."""
 
-CODE = (Path(models_package.__file__).parent,
-        *(Path(str(module.__file__)) for module in (graphed, graphs, partition)), Path(__file__))
+CODE = (Path(models_package.__file__).parent, Path(__file__),
+        *(Path(str(module.__file__)) for module in (adit_graphs, graphed, graphs, partition)))
 """What a change of which may change times: all of the models, and what runs them here."""
 
 
@@ -84,25 +87,29 @@ def measure(by_shapes: Mapping[str, GraphedModel], pairs: Sequence[Pair], partit
     stages = (new_stream(partitions.device, PRIORITIES['vlm']),
               new_stream(partitions.device, PRIORITIES['adit']))
 
-    def run(pair: Pair, cap: int) -> float:
+    def run(pair: Pair, cut: Cut) -> Ends:
         (vlm, size), (adit, other) = pair.vlm, pair.adit
-        if (size, cap) not in by_shapes[vlm].vlm_graphs:
-            by_shapes[vlm].capture_vlm(size, cap, partitions, torch.cuda.graph_pool_handle())
-        if (other, cap) not in by_shapes[adit].adit_graphs:
-            by_shapes[adit].capture_adit(other, cap, partitions, torch.cuda.graph_pool_handle())
-        return run_beside(by_shapes[vlm].vlm_graphs[size, cap].replay,
-                          by_shapes[adit].adit_graphs[other, cap].replay, stages)
-    caps = [cap for cap in partitions.caps if cap >= LEAST * partitions.sms]
-    measured = measure_all(pairs, (WHOLE, *reversed(caps)), run, report=report)
+        graphed, beside = by_shapes[vlm], by_shapes[adit].adit_graphs
+        graphed.capture(size, cut, partitions, torch.cuda.graph_pool_handle())
+        beside.capture(other, cut, partitions, torch.cuda.graph_pool_handle())
+        return run_beside(graphed.vlm_graphs[size, cut.cap].replay,
+                          partial(beside.replay, other, cut), stages)
+    measured = measure_all(pairs, (0, *reversed(tried_caps(partitions))), run,
+                           lambda load: by_shapes[load.model].steps, report=report)
     for model in by_shapes.values():
         model.keep('', {})
     torch.cuda.empty_cache()
     return measured
 
 
+def tried_caps(partitions: Partitions) -> Sequence[int]:
+    """Return the caps that may suit a VLM stage, ascending."""
+    return [cap for cap in partitions.caps if cap >= LEAST * partitions.sms]
+
+
 def run_beside(vlm: Callable[[], None], adit: Callable[[], None],
-               stages: tuple[torch.cuda.Stream, torch.cuda.Stream]) -> float:
-    """Enqueue two stages side by side, as a lockstep does; return how long both took, s."""
+               stages: tuple[torch.cuda.Stream, torch.cuda.Stream]) -> Ends:
+    """Enqueue two stages side by side, as a lockstep does; return how long each took, s."""
     start, vlm_end, adit_end = new_event(), new_event(), new_event()
     torch.cuda.synchronize(stages[0].device)
     start.record(stages[0])
@@ -112,4 +119,4 @@ def run_beside(vlm: Callable[[], None], adit: Callable[[], None],
             run()
             end.record(stage)
     torch.cuda.synchronize(stages[0].device)
-    return max(start.elapsed_time(vlm_end), start.elapsed_time(adit_end)) / 1e3
+    return Ends(start.elapsed_time(vlm_end) / 1e3, start.elapsed_time(adit_end) / 1e3)

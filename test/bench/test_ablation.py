@@ -14,7 +14,7 @@ from robion_ros.bench.settings import BenchError
 from robion_ros.engine import graphed, partition
 from robion_ros.engine.device import CpuDevice
 from robion_ros.engine.pipelines import Lockstep
-from robion_ros.engine.profile import Load, Pair
+from robion_ros.engine.profile import Cut, Load, Pair, WHOLE
 
 
 def test_every_pair_is_timed_in_every_way(prepared: Prepared) -> None:
@@ -56,26 +56,28 @@ def test_a_stage_that_fails_is_named(prepared: Prepared) -> None:
 
 
 class Graphed:
-    """A model that has caps, on the CPU."""
+    """A model whose stages share a GPU, on the CPU."""
 
     def __init__(self, model) -> None:
         self._model = model
         self.ran: list[int] = []
-        self.captured: set[tuple[str, int, int]] = set()
-        self.caps: dict[Pair, int] = {}
-        self.default = 104
+        self.captured: set[tuple[str, int, Cut]] = set()
+        self.cuts: dict[Pair, Cut] = {}
+        self.default = Cut(104, 8)
+        self.adit_graphs = SimpleNamespace(capture=lambda size, cut, partitions, pool:
+                                           self.captured.add(('adit', size, cut)))
 
     def __getattr__(self, name: str):
         return getattr(self._model, name)
 
-    def cap(self, size: int, beside: Load | None) -> int:
-        return self.caps.get(Pair(Load('a', size), beside), self.default) if beside else 0
+    def cut(self, size: int, beside: Load | None) -> Cut:
+        return self.cuts.get(Pair(Load('a', size), beside), self.default) if beside else WHOLE
 
     def pack(self, inputs, noise):
         return {**inputs, 'noise': noise}
 
     def vlm_beside(self, blocks, beside: Load | None):
-        self.ran.append(self.cap(len(blocks), beside))
+        self.ran.append(self.cut(len(blocks), beside).cap)
         inputs = {name: torch.stack([block[name] for block in blocks]) for name in blocks[0]}
         noise = inputs.pop('noise')
         return self._model.vlm(inputs), noise
@@ -83,31 +85,29 @@ class Graphed:
     def adit_beside(self, context, noise, beside: Load | None):
         return self._model.adit(context, noise)
 
-    def capture_vlm(self, size: int, cap: int, partitions, pool) -> None:
-        self.captured.add(('vlm', size, cap))
+    def capture(self, size: int, cut: Cut, partitions, pool) -> None:
+        self.captured.add(('vlm', size, cut))
 
-    def capture_adit(self, size: int, cap: int, partitions, pool) -> None:
-        self.captured.add(('adit', size, cap))
-
-    def keep(self, name: str, caps) -> None:
+    def keep(self, name: str, cuts) -> None:
         assert name == 'a'
-        assert {(stage, load.batch, cap) for pair, cap in caps.items()
+        assert {(stage, load.batch, cut) for pair, cut in cuts.items()
                 for stage, load in zip(('vlm', 'adit'), pair, strict=True)} <= self.captured
-        self.caps = dict(caps)
+        self.cuts = dict(cuts)
 
 
-def test_every_cap_is_timed_after_the_one_of_the_profile(prepared: Prepared, monkeypatch) -> None:
+def test_every_cap_is_timed_after_the_cut_of_the_profile(prepared: Prepared, monkeypatch) -> None:
     monkeypatch.setattr(graphed, 'GraphedModel', Graphed)
     monkeypatch.setattr(partition, 'open_partitions',
-                        lambda index: SimpleNamespace(caps=(8, 64, 128)))
+                        lambda index: SimpleNamespace(caps=(8, 72, 128), sms=132))
     monkeypatch.setattr(torch.cuda, 'device', lambda device: nullcontext())
     monkeypatch.setattr(torch.cuda, 'graph_pool_handle', lambda: 'pool')
     model = Graphed(prepared.models['a'])
     own = replace(prepared, models={'a': prepared.models['a']}, ready={'a': model})
-    ways: dict[tuple[str, int | None], set[int]] = {}
+    ways: dict[tuple[str, int | None, int | None], set[int]] = {}
     for row in run_ablation(own, 1, lambda text: None):
-        ways.setdefault((row['way'], row['cap']), set()).update(model.ran)
+        ways.setdefault((row['way'], row['cap'], row.get('steps')), set()).update(model.ran)
         model.ran.clear()
     # The VLM stage that brings the tick its ADiT batch has nothing beside it: no cap.
-    assert ways == {('serial', None): {0}, ('no cap', None): {0}, ('best cap', 104): {0, 104},
-                    **{('fixed cap', cap): {0, cap} for cap in (8, 64, 128)}}
+    assert ways == {('serial', None, None): {0}, ('no cap', None, None): {0},
+                    ('best cap', 104, 8): {0, 104},
+                    **{('fixed cap', cap, None): {0, cap} for cap in (72, 128)}}

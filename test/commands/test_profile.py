@@ -8,11 +8,13 @@ import torch
 
 from robion_ros.commands import profile
 from robion_ros.commands.arguments import run as main
-from robion_ros.engine.profile import Load, Pair
+from robion_ros.engine.profile import Cut, Load, Pair, WHOLE
 
 EXAMPLE = str(Path(__file__).resolve().parents[2] / 'config' / 'factory.yaml')
-TABLE = {Pair(Load('pick', 2), Load('place', 1)): {0: 0.020, 64: 0.016, 128: 0.018},
-         Pair(Load('pick', 1), Load('place', 1)): {0: 0.010, 64: 0.016, 128: 0.012}}
+TABLE = {Pair(Load('pick', 2), Load('place', 1)): {WHOLE: 0.020, Cut(64, 7): 0.016,
+                                                    Cut(128): 0.018},
+         Pair(Load('pick', 1), Load('place', 1)): {WHOLE: 0.010, Cut(64): 0.016,
+                                                    Cut(128): 0.012}}
 
 
 class Gpu:
@@ -46,8 +48,8 @@ def test_table_says_what_a_cap_gains_and_where_it_is_kept(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == 'gpu_0, cuda:0: loading pick, place'
     assert [line.split() for line in lines[3:5]] == [
-        ['pick', '2', 'place', '1', '64', '16.00', '20.00', '1.250'],
-        ['pick', '1', 'place', '1', '-', '10.00', '10.00', '1.000']]
+        ['pick', '2', 'place', '1', '64', '7', '16.00', '20.00', '1.250'],
+        ['pick', '1', 'place', '1', '-', '-', '10.00', '10.00', '1.000']]
     assert lines[5] == 'measured before, kept in /cache/profile.json'
     assert gpus['cuda:0'].asked == [(['pick', 'place'], 2, False)]
 

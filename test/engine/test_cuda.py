@@ -146,7 +146,7 @@ def test_lockstep_equals_monolithic(served, device) -> None:
 def test_every_cap_gives_equal_numbers(served, device) -> None:
     from robion_ros.engine.graphed import GraphedModel
     from robion_ros.engine.partition import open_partitions
-    from robion_ros.engine.profile import Load, Pair
+    from robion_ros.engine.profile import Cut, Load, Pair
     partitions = open_partitions(0)
     if partitions is None:
         pytest.skip('the driver has no green contexts')
@@ -163,18 +163,20 @@ def test_every_cap_gives_equal_numbers(served, device) -> None:
         return {**context, 'actions': actions}
     whole = run(None)
     assert partitions.caps == tuple(sorted(set(partitions.caps))) and partitions.caps[0] > 0
-    for cap in partitions.caps:
-        graphed.capture_vlm(1, cap, partitions, torch.cuda.graph_pool_handle())
-        graphed.capture_adit(1, cap, partitions, torch.cuda.graph_pool_handle())
-        graphed.keep('m', {Pair(own, own): cap})
+    last = partitions.caps[-1]
+    for cut in (*map(Cut, partitions.caps), Cut(last, 1), Cut(last, graphed.steps - 1)):
+        graphed.capture(1, cut, partitions, torch.cuda.graph_pool_handle())
+        graphed.adit_graphs.capture(1, cut, partitions, torch.cuda.graph_pool_handle())
+        graphed.keep('m', {Pair(own, own): cut})
         for name, tensor in run(own).items():
             # Products are cut into other parts, and their sums rounded at other places.
             difference = (tensor.float() - whole[name].float()).norm() / whole[name].float().norm()
-            assert difference < (1e-5 if model.spec.architecture == 'tiny' else 0.02), (cap, name)
+            assert difference < (1e-5 if model.spec.architecture == 'tiny' else 0.02), (cut, name)
 
 
 def test_profile_is_kept_and_used_again(served, device, monkeypatch) -> None:
     from robion_ros.engine import cuda, profiler
+    from robion_ros.engine.profile import Cut
     model, graphed = served
     if not graphed.vlm_graphs.keys() - {(1, 0), (2, 0)} and cuda.open_partitions(0) is None:
         pytest.skip('the driver has no green contexts')
@@ -184,7 +186,7 @@ def test_profile_is_kept_and_used_again(served, device, monkeypatch) -> None:
     assert [(row['vlm'][1], row['adit'][1]) for row in rows] == [(2, 2), (2, 1), (1, 2), (1, 1)]
     partitions = cuda.open_partitions(0)
     caps = {cap for cap in partitions.caps if 2 * cap >= partitions.sms}
-    assert all(set(map(int, row['times'])) == {0, *caps} for row in rows)
+    assert all({Cut.parse(cut).cap for cut in row['times']} == {0, *caps} for row in rows)
 
     def refuse(*args):
         raise AssertionError('measured again')

@@ -17,13 +17,13 @@ import torch
 
 from robion_ros.config import ServerConfig
 from robion_ros.core import ActionChunk
-from robion_ros.engine import graphed
+from robion_ros.engine import adit_graphs, graphed
 from robion_ros.engine.batch import make_ticket
 from robion_ros.engine.device import CpuDevice, open_device, Prepared
 from robion_ros.engine.engine import make_engine
-from robion_ros.engine.graphed import GraphedModel, WHOLE
+from robion_ros.engine.graphed import GraphedModel
 from robion_ros.engine.pipelines import Guarded, Lockstep, Monolithic, PIPELINES
-from robion_ros.engine.profile import Load, Pair
+from robion_ros.engine.profile import Cut, Load, Pair, WHOLE
 from robion_ros.engine.warm_up import example
 
 
@@ -42,10 +42,11 @@ class Graph:
 
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch) -> None:
-    monkeypatch.setattr(graphed, 'Graph', Graph)
     monkeypatch.setattr(graphed, 'new_stream', lambda device, priority=0: None)
-    monkeypatch.setattr(graphed, 'warm_up', lambda function, stream: {
-        name: tensor.clone() for name, tensor in function().items()})
+    for module in (graphed, adit_graphs):
+        monkeypatch.setattr(module, 'Graph', Graph)
+        monkeypatch.setattr(module, 'warm_up', lambda function, stream: {
+            name: tensor.clone() for name, tensor in function().items()})
 
 
 def graph(model, sizes=(2, 1)) -> GraphedModel:
@@ -107,29 +108,56 @@ def test_vlm_and_adit_are_those_of_a_model_like_any_other(kit) -> None:
                        fake.adit(fake.vlm(inputs), ticket.noise[None]))
 
 
-def test_stages_run_under_the_cap_of_the_two_batches_that_meet(kit, monkeypatch) -> None:
+@pytest.fixture
+def partitions(monkeypatch) -> SimpleNamespace:
+    """Divide a GPU that is not there; told hears how many SMs each capture has."""
     told = []
-    monkeypatch.setattr(graphed, 'held_to',
-                        lambda room, sms: nullcontext(told.append((room, sms))))
+    for module in (graphed, adit_graphs):
+        monkeypatch.setattr(module, 'held_to',
+                            lambda room, sms: nullcontext(told.append((room, sms))))
+    return SimpleNamespace(sms=132, told=told,
+                           streams=lambda cap: SimpleNamespace(vlm=0, adit=1))
+
+
+def test_stages_run_under_the_cut_of_the_two_batches_that_meet(kit, partitions) -> None:
     model = graph(kit.Fake())
-    partitions = SimpleNamespace(sms=132, streams=lambda cap: SimpleNamespace(vlm=0, adit=1))
-    for size, cap in ((1, 88), (2, 88), (2, 96)):
-        model.capture_vlm(size, cap, partitions, None)
-        model.capture_adit(3 - size, cap, partitions, None)
-    assert told == [(88, 132), (44, 132), (88, 132), (44, 132), (96, 132), (36, 132)]
+    for size, cap in ((1, 88), (2, 88), (2, 96), (2, 96)):
+        model.capture(size, Cut(cap), partitions, None)
+        model.adit_graphs.capture(3 - size, Cut(cap), partitions, None)
+    assert partitions.told == [(88, 132), (44, 132), (88, 132), (44, 132), (96, 132), (36, 132)]
     one, two, other = Load('m', 1), Load('m', 2), Load('n', 1)
-    model.keep('m', {Pair(one, one): WHOLE, Pair(two, one): 96, Pair(one, two): 88,
-                     Pair(other, two): 88})
-    assert set(model.vlm_graphs) == {(1, WHOLE), (2, WHOLE), (2, 96), (1, 88)}
-    assert set(model.adit_graphs) == {(1, WHOLE), (2, WHOLE), (1, 96), (2, 88)}
+    model.keep('m', {Pair(one, one): WHOLE, Pair(two, one): Cut(96), Pair(one, two): Cut(88),
+                     Pair(other, two): Cut(88)})
+    assert set(model.vlm_graphs) == {(1, 0), (2, 0), (2, 96), (1, 88)}
+    assert set(model.adit_graphs.graphs) == {(1, WHOLE), (2, WHOLE), (1, Cut(96)), (2, Cut(88))}
     for numbers, beside in (((1, 2), one), ((3,), one), ((4, 5), None), ((6, 7), other)):
         tickets = kit.batch_of(model, *numbers).tickets
         context, noise = model.vlm_beside([ticket.block for ticket in tickets], beside)
         model.adit_beside(context, noise, beside)
     assert {key: each.replays for key, each in model.vlm_graphs.items()} == {
-        (2, 96): 1, (1, WHOLE): 1, (2, WHOLE): 2, (1, 88): 0}
-    assert {key: each.replays for key, each in model.adit_graphs.items()} == {
-        (2, 88): 2, (1, WHOLE): 1, (2, WHOLE): 1, (1, 96): 0}
+        (2, 96): 1, (1, 0): 1, (2, 0): 2, (1, 88): 0}
+    assert {key: each.replays for key, each in model.adit_graphs.graphs.items()} == {
+        (2, Cut(88)): 2, (1, WHOLE): 1, (2, WHOLE): 1, (1, Cut(96)): 0}
+
+
+@pytest.mark.parametrize('steps', [1, 2, 3])
+def test_an_adit_stage_that_leaves_its_part_gives_the_same_actions(kit, tiny, partitions,
+                                                                   steps) -> None:
+    assert tiny.denoising_steps > 3
+    model, one, two = graph(tiny), Load('m', 1), Load('m', 2)
+    for cut in (Cut(96), Cut(96, steps)):
+        model.adit_graphs.capture(2, cut, partitions, None)
+    model.keep('m', {Pair(one, two): Cut(96, steps)})
+    assert set(model.adit_graphs.graphs) == {(1, WHOLE), (2, WHOLE), (2, Cut(96, steps))}
+    assert set(model.adit_graphs.rests) == {(2, steps)}
+    for numbers in ((1, 2), (3, 4)):
+        tickets = kit.batch_of(model, *numbers).tickets
+        context, noise = model.vlm_beside([ticket.block for ticket in tickets], None)
+        torch.testing.assert_close(model.adit_beside(context, noise, one),
+                                   tiny.adit(context, noise), atol=1e-5, rtol=1e-5)
+    assert model.adit_graphs.graphs[2, WHOLE].replays == 0
+    model.keep('m', {})
+    assert not model.adit_graphs.rests
 
 
 def test_blocks_come_home_and_no_sooner_than_the_vlm_has_ended(kit) -> None:

@@ -11,11 +11,14 @@ import pytest
 from robion_ros.engine.profile import (
     best,
     code_version,
+    Cut,
     default_folder,
+    Ends,
     Load,
     measure_all,
     Pair,
     ProfileFile,
+    WHOLE,
 )
 
 SMALL, LARGE = Load('pi0: small', 1), Load('pi0: large', 2)
@@ -23,10 +26,10 @@ PAIRS = [Pair(vlm, adit) for vlm in (SMALL, LARGE) for adit in (SMALL, LARGE)]
 CAPS = 0, 128, 64, 8
 
 
-def lockstep(pair: Pair, cap: int) -> float:
+def lockstep(pair: Pair, cut: Cut) -> Ends:
     """Take longest without a cap, and least under the cap that suits the batches."""
     suits = 64 * pair.vlm.batch
-    return 0.03 if cap == 0 else 0.02 + abs(cap - suits) / 10_000
+    return Ends(0.03 if cut == WHOLE else 0.02 + abs(cut.cap - suits) / 10_000, 0.01)
 
 
 @pytest.fixture
@@ -37,25 +40,52 @@ def file(tmp_path) -> ProfileFile:
 def test_the_best_cap_of_every_pair_is_found() -> None:
     table = measure_all(PAIRS, CAPS, lockstep)
     assert {pair: best(times) for pair, times in table.items()} == {
-        pair: 64 * pair.vlm.batch for pair in PAIRS}
-    assert all(set(times) == set(CAPS) for times in table.values())
+        pair: Cut(64 * pair.vlm.batch) for pair in PAIRS}
+    assert all(set(times) == set(map(Cut, CAPS)) for times in table.values())
 
 
 def test_no_cap_stays_where_caps_do_not_help() -> None:
-    table = measure_all(PAIRS[:1], CAPS, lambda pair, cap: 0.01 if cap == 0 else 0.02)
-    assert best(table[PAIRS[0]]) == 0
+    table = measure_all(PAIRS[:1], CAPS,
+                        lambda pair, cut: Ends(0.01 if cut == WHOLE else 0.02, 0.0))
+    assert best(table[PAIRS[0]]) == WHOLE
 
 
 def test_a_time_is_the_median_and_hopeless_caps_are_tried_once() -> None:
     tried = []
     runs = iter([0.01, 0.5, 0.01, 0.012, 0.011, 0.001])
 
-    def measure(pair: Pair, cap: int) -> float:
-        tried.append(cap)
-        return next(runs) if cap == 0 else 0.1
+    def measure(pair: Pair, cut: Cut) -> Ends:
+        tried.append(cut.cap)
+        return Ends(next(runs) if cut == WHOLE else 0.1, 0.0)
     table = measure_all(PAIRS[:1], (0, 8, 16), measure)
-    assert table[PAIRS[0]] == {0: 0.011, 8: 0.1, 16: 0.1}
+    assert table[PAIRS[0]] == {WHOLE: 0.011, Cut(8): 0.1, Cut(16): 0.1}
     assert tried == [0] * 6 + [8, 16]
+
+
+def shared(pair: Pair, cut: Cut) -> Ends:
+    """Let a step take 2 ms on a part of 8 SMs, 1 ms on one of 16, and a quarter on all."""
+    steps = 10
+    vlm = {0: 0.016, 8: 0.0125, 16: 0.014}[cut.cap]
+    beside = {0: 0.001, 8: 0.002, 16: 0.001}[cut.cap]
+    first = cut.steps or steps
+    return Ends(vlm, first * beside + (steps - first) * 0.00025)
+
+
+def test_an_adit_stage_that_ends_last_leaves_its_part_when_the_vlm_has_ended() -> None:
+    table = measure_all(PAIRS[:1], (0, 8, 16), shared, steps=lambda load: 10)
+    times = table[PAIRS[0]]
+    assert set(times) == {WHOLE, Cut(8), Cut(8, 6), Cut(8, 7), Cut(16)}
+    assert best(times) == Cut(8, 6) and times[Cut(8, 6)] == pytest.approx(0.013)
+    assert times[Cut(8, 7)] == pytest.approx(0.01475) and times[Cut(8)] == pytest.approx(0.02)
+
+
+def test_steps_that_cannot_be_parted_are_not() -> None:
+    assert set(measure_all(PAIRS[:1], (0, 8), shared)[PAIRS[0]]) == {WHOLE, Cut(8)}
+
+
+@pytest.mark.parametrize('cut', [WHOLE, Cut(112), Cut(112, 8)], ids=str)
+def test_a_cut_is_read_as_it_is_written(cut) -> None:
+    assert Cut.parse(str(cut)) == cut
 
 
 def test_progress_says_what_is_left(caplog) -> None:
@@ -96,6 +126,8 @@ def test_another_machine_or_program_has_another_file(file) -> None:
     '{"rows": [{"vlm": ["a", 1], "adit": ["a", 1], "times": {}}]}',
     '{"rows": [{"vlm": ["a", 1], "adit": ["a", 1], "times": {"8": 0}}]}',
     '{"rows": [{"vlm": ["a", "b"], "adit": ["a", 1], "times": {"8": 1}}]}',
+    '{"rows": [{"vlm": ["a", 1], "adit": ["a", 1], "times": {"8/1/2": 1}}]}',
+    '{"rows": [{"vlm": ["a", 1], "adit": ["a", 1], "times": {"/": 1}}]}',
 ], ids=repr)
 def test_a_file_that_cannot_be_read_is_measured_anew(file, text, caplog) -> None:
     file.folder.mkdir()
@@ -106,8 +138,9 @@ def test_a_file_that_cannot_be_read_is_measured_anew(file, text, caplog) -> None
     assert set(file.read()) == set(PAIRS[:1])
 
 
-@given(st.dictionaries(st.integers(0, 132), st.floats(1e-6, 10), min_size=1))
-def test_best_is_a_cap_that_no_other_beats(times) -> None:
+@given(st.dictionaries(st.builds(Cut, st.integers(0, 132), st.integers(0, 10)),
+                       st.floats(1e-6, 10), min_size=1))
+def test_best_is_a_cut_that_no_other_beats(times) -> None:
     assert all(times[best(times)] <= time for time in times.values())
 
 

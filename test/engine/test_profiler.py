@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from robion_ros.engine import profiler
-from robion_ros.engine.profile import Load, Pair, ProfileFile
+from robion_ros.engine.profile import Cut, Load, Pair, ProfileFile, WHOLE
 
 LARGE, SMALL = (SimpleNamespace(shapes=f'pi0: {size}') for size in ('large', 'small'))
 
@@ -18,7 +18,7 @@ def measured(monkeypatch) -> list[list[Pair]]:
 
     def measure(by_shapes, pairs, partitions, report):
         calls.append(list(pairs))
-        return {pair: {0: 0.01 * len(calls), 8: 0.02} for pair in pairs}
+        return {pair: {WHOLE: 0.01 * len(calls), Cut(8, 3): 0.02} for pair in pairs}
     monkeypatch.setattr(profiler, 'measure', measure)
     return calls
 
@@ -39,10 +39,10 @@ def test_only_what_is_not_known_is_measured(measured, file) -> None:
     profiler.profile({'a': LARGE}, (1,), None, file)
     table = profiler.profile({'a': LARGE, 'b': SMALL}, (1,), None, file)
     assert [len(call) for call in measured] == [1, 3]
-    assert table[Pair(Load('a', 1), Load('a', 1))][0] == 0.01
-    assert table[Pair(Load('a', 1), Load('b', 1))][0] == 0.02
+    assert table[Pair(Load('a', 1), Load('a', 1))][WHOLE] == 0.01
+    assert table[Pair(Load('a', 1), Load('b', 1))][WHOLE] == 0.02
     assert profiler.profile({'c': SMALL}, (1,), None, file) == {
-        Pair(Load('c', 1), Load('c', 1)): {0: 0.02, 8: 0.02}}
+        Pair(Load('c', 1), Load('c', 1)): {WHOLE: 0.02, Cut(8, 3): 0.02}}
     assert len(measured) == 2
 
 
@@ -50,11 +50,12 @@ def test_again_replaces_what_was_known(measured, file) -> None:
     for again in (False, True):
         table = profiler.profile({'a': LARGE}, (1,), None, file, again)
     assert len(measured) == 2
-    assert table[Pair(Load('a', 1), Load('a', 1))][0] == 0.02
-    assert list(file.read().values()) == [{0: 0.02, 8: 0.02}]
+    assert table[Pair(Load('a', 1), Load('a', 1))][WHOLE] == 0.02
+    assert list(file.read().values()) == [{WHOLE: 0.02, Cut(8, 3): 0.02}]
 
 
 def test_code_that_changes_times_is_part_of_the_machine() -> None:
     names = {path.name for path in profiler.CODE}
-    assert {'models', 'graphed.py', 'graphs.py', 'partition.py', 'profiler.py'} == names
+    assert {'models', 'adit_graphs.py', 'graphed.py', 'graphs.py', 'partition.py',
+            'profiler.py'} == names
     assert all(path.exists() for path in profiler.CODE)

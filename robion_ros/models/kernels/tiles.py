@@ -68,41 +68,42 @@ WHOLE = {
 }
 """By batch, with all of the GPU."""
 
-ON_16 = {
-    1: Tiles(qkv=Tile(64, 128, 64, 4), attention=Span(64, 64, 7, 2),
+ON_20 = {
+    1: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(64, 64, 3),
              output=Tile(64, 128, 128, 4, parts=2), gate_up=Tile(64, 128, 64, 4),
              down=Tile(64, 128, 128, 4, parts=2), mix=Tile(64, 64, 128, 6)),
-    2: Tiles(qkv=Tile(128, 64, 64, 4, warps=8), attention=Span(128, 64, 7, 2, warps=8),
+    2: Tiles(qkv=Tile(64, 256, 64, 5, warps=8), attention=Span(128, 64, 7, 2, warps=8),
              output=Tile(64, 128, 128, 4), gate_up=Tile(128, 128, 64, 3),
-             down=Tile(64, 128, 128, 4), mix=Tile(128, 64, 128, 4)),
+             down=Tile(128, 128, 64, 6, parts=2), mix=Tile(128, 64, 128, 4)),
     4: Tiles(qkv=Tile(64, 128, 64, 4), attention=Span(128, 64, 7, 2, warps=8),
              output=Tile(64, 128, 64, 4), gate_up=Tile(128, 128, 64, 3, warps=8),
              down=Tile(128, 128, 64, 6), mix=Tile(64, 128, 64, 4, warps=8)),
 }
-ON_24 = {
-    1: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(128, 64, 3, 2, warps=8),
+ON_28 = {
+    1: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(64, 64, 2),
              output=Tile(64, 128, 128, 4, parts=2), gate_up=Tile(64, 128, 64, 4),
-             down=Tile(64, 128, 128, 4, parts=2), mix=Tile(64, 64, 128, 6)),
-    2: Tiles(qkv=Tile(128, 64, 64, 4), attention=Span(128, 64, 7, 2, warps=8),
+             down=Tile(64, 128, 128, 4, parts=2), mix=Tile(64, 64, 128, 3, parts=2)),
+    2: Tiles(qkv=Tile(64, 256, 64, 5, warps=8), attention=Span(64, 64, 4),
              output=Tile(64, 128, 128, 4), gate_up=Tile(128, 64, 64, 4),
              down=Tile(128, 128, 64, 6, parts=2), mix=Tile(128, 64, 128, 4)),
     4: Tiles(qkv=Tile(128, 64, 64, 4), attention=Span(64, 64, 7),
              output=Tile(64, 128, 64, 4), gate_up=Tile(128, 128, 64, 3, warps=8),
              down=Tile(128, 128, 64, 6), mix=Tile(128, 128, 64, 6, warps=8)),
 }
-ON_32 = {
+ON_36 = {
     1: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(64, 32, 7, 3),
              output=Tile(64, 64, 128, 6, parts=2), gate_up=Tile(64, 128, 64, 4),
-             down=Tile(64, 64, 128, 6, parts=2), mix=Tile(64, 64, 128, 6)),
-    2: Tiles(qkv=Tile(128, 64, 64, 4), attention=Span(64, 64, 4),
+             down=Tile(64, 64, 128, 6, parts=2), mix=Tile(64, 64, 128, 4, parts=2, warps=8)),
+    2: Tiles(qkv=Tile(128, 64, 64, 4), attention=Span(128, 64, 4, 2, warps=8),
              output=Tile(64, 128, 128, 4, parts=2), gate_up=Tile(128, 128, 64, 3),
-             down=Tile(64, 128, 128, 4, parts=2), mix=Tile(128, 64, 128, 4)),
+             down=Tile(128, 64, 128, 4, parts=2),
+             mix=Tile(128, 64, 128, 4, parts=2, warps=8)),
     4: Tiles(qkv=Tile(64, 128, 64, 4), attention=Span(128, 64, 7, 2, warps=8),
              output=Tile(64, 128, 128, 4), gate_up=Tile(128, 128, 64, 3, warps=8),
              down=Tile(64, 256, 64, 5, parts=2), mix=Tile(64, 128, 128, 4)),
 }
 
-BY_SMS = {132: WHOLE, 32: ON_32, 24: ON_24, 16: ON_16}
+BY_SMS = {132: WHOLE, 36: ON_36, 28: ON_28, 20: ON_20}
 CHOICES = tuple(tiles for choice in BY_SMS.values() for tiles in choice.values())
 
 
