@@ -34,7 +34,7 @@ def _explain_camera(node: Node, robot: str, name: str, config: ModelConfig) -> s
         if types != {wanted}:
             return f'{topic} carries {", ".join(sorted(types))}, expected {wanted}'
         return (f'{topic}: camera publisher found, no frames: image may be too large for the '
-                'transport (see README, large images)')
+                'transport (see docs/operations.md, large images)')
     other = qos.image_topic(robot, name, 'compressed' if transport == 'raw' else 'raw')
     if node.count_publishers(other):
         return (f'{topic} has no publisher, but {other} ({", ".join(sorted(_types(node, other)))})'
