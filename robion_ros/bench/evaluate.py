@@ -56,8 +56,10 @@ class Evaluation:
             found = search(passes, self.first, self.resolution, self.most)
         row = {key: value for key, value in rows[found].items()
                if key not in ('epochs', 'requests')} if found else None
-        self.results.add_result({**way.labels, 'capacity': found, 'row': row})
-        self.say(f'{name(way)}: {found} robots')
+        limited = found == self.most  # More were not tried.
+        self.results.add_result({**way.labels, 'capacity': found, 'limited': limited,
+                                 'row': row})
+        self.say(f'{name(way)}: {"at least " if limited else ""}{found} robots')
         return found
 
     def sweep(self, ways: Sequence[Way], counts: Sequence[int] = ()) -> None:

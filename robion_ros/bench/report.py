@@ -26,16 +26,21 @@ def make_table(found: Mapping[str, Any]) -> Table:
 def capacity_table(results: Sequence[Mapping[str, Any]]) -> Table:
     """Return the largest number of robots of each way of serving."""
     labels = differing(results)
-    rows = [[*(result[label] for label in labels), result['capacity'],
+    rows = [[*(result[label] for label in labels),
+             f'{"at least " if result.get("limited") else ""}{result["capacity"]}',
              *figures(result['row'])] for result in results]
     return (*labels, 'robots', 'attainment %', 'p50 ms', 'p99 ms', 'batch'), rows
 
 
 def sweep_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return attainment and latencies by robots."""
+    """Return attainment and latencies of each way of serving by robots."""
     labels = differing(rows)
+    ways = list(dict.fromkeys(tuple(row[label] for label in labels) for row in rows))
+    ordered = sorted(rows, key=lambda row: (
+        ways.index(tuple(row[label] for label in labels)), row['robots']))
     return ((*labels, 'robots', 'attainment %', 'p50 ms', 'p99 ms', 'batch'),
-            [[*(row[label] for label in labels), row['robots'], *figures(row)] for row in rows])
+            [[*(row[label] for label in labels), row['robots'], *figures(row)]
+             for row in ordered])
 
 
 def ablation_table(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is measured, and in which order, by a serving whose limits are known."""
 
+from dataclasses import replace
 import json
 from pathlib import Path
 
@@ -36,6 +37,14 @@ def test_capacity_is_the_limit(kit, evaluation: Evaluation, results: Results,
     assert (result['row'] is None) == (limit == 0)
     counts = [row['robots'] for row in results.found['rows']]
     assert len(set(counts)) == len(counts) and limit + 1 in counts
+
+
+def test_a_capacity_that_may_be_larger_says_so(kit, evaluation: Evaluation, results: Results,
+                                               ) -> None:
+    limited = replace(evaluation, most=10)
+    assert limited.find_capacity(way(kit, 'lockstep', 40)) == 10
+    assert evaluation.find_capacity(way(kit, 'monolithic', 40)) == 40
+    assert [result['limited'] for result in results.found['results']] == [True, False]
 
 
 def test_sweep_measures_every_way_with_every_count(kit, evaluation: Evaluation,

@@ -13,11 +13,20 @@ def figures(**changes: Any) -> dict[str, Any]:
 
 def test_capacity_is_a_line_for_each_way() -> None:
     header, rows = make_table({'kind': 'capacity', 'rows': [], 'results': [
-        {'mode': 'lockstep', 'policy': 'p', 'capacity': 8, 'row': figures()},
+        {'mode': 'lockstep', 'policy': 'p', 'capacity': 8, 'limited': True,
+         'row': figures()},
         {'mode': 'monolithic', 'policy': 'p', 'capacity': 0, 'row': None}]})
     assert list(header) == ['mode', 'robots', 'attainment %', 'p50 ms', 'p99 ms', 'batch']
-    assert rows == [['lockstep', 8, '98.50', '40.0', '90.5', '1.50'],
-                    ['monolithic', 0, '-', '-', '-', '-']]
+    assert rows == [['lockstep', 'at least 8', '98.50', '40.0', '90.5', '1.50'],
+                    ['monolithic', '0', '-', '-', '-', '-']]
+
+
+def test_sweep_is_ordered_by_way_then_robots() -> None:
+    counts = ('lockstep', 8), ('lockstep', 2), ('monolithic', 8), ('lockstep', 5)
+    _, rows = make_table({'kind': 'sweep', 'results': [], 'rows': [
+        figures(mode=mode, robots=robots) for mode, robots in counts]})
+    assert [tuple(row[:2]) for row in rows] == [
+        ('lockstep', 2), ('lockstep', 5), ('lockstep', 8), ('monolithic', 8)]
 
 
 def test_only_labels_that_differ_are_shown() -> None:
