@@ -154,8 +154,9 @@ class ModelConfig:
     """Most requests per second of one robot, Hz."""
     slo: float
     """Deadline from complete observation to finished chunk, s."""
-    capacity: int
-    """Most robots of this model that one server sustains at that rate and deadline."""
+    capacity: int = 0
+    """Most robots of this model that one server sustains at that rate and deadline; 0: servers
+    measure it."""
     priority: int = 0
     """Where not all robots can be served, those of models of a higher priority are first."""
     checkpoint: FolderOrId = ''
@@ -188,7 +189,7 @@ class ModelConfig:
             raise FieldError('prompt', 'holds no word; write an instruction or leave it out')
         check_range('rate', self.rate, 0.01, 1000)
         check_range('slo', self.slo, 0.001, 60)
-        check_range('capacity', self.capacity, 1, MAX_CAPACITY)
+        check_range('capacity', self.capacity, 0, MAX_CAPACITY)
         check_range('priority', self.priority, -1000, 1000)
         check_range('max_age', self.max_age, 0.001, 3600)
         check_range('seed', self.seed, 0, 2**63 - 1)
@@ -286,7 +287,11 @@ class FactoryConfig:
                 check_free(key, robot, homes)
 
     def capacity(self, server: str, model: str) -> int:
-        """Return the most robots of a model that a server sustains if it serves no other."""
+        """
+        Return the most robots of a model that a server sustains if it serves no other.
+
+        0: the file does not say it, so the server measures it.
+        """
         return self.servers[server].capacities.get(model, self.models[model].capacity)
 
     def hosts(self, model: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ The one description that robion up, robion demo and the launch files start from.
 itself and knows neither rclpy nor launch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 import json
 import logging
@@ -64,7 +64,10 @@ def factory_processes(config: FactoryConfig, path: str | os.PathLike[str],
     robots = known if simulate is None else simulate
     if not 0 <= robots <= known:
         raise FieldError('robots', f'cannot simulate {robots}, {path} names {known}')
-    processes = [server_process(config, path, name, log_level) for name in config.servers]
+    beside = {name: [other for other in names if other != name]
+              for names in by_device(config).values() for name in names}
+    processes = [server_process(config, path, name, log_level, beside[name])
+                 for name in config.servers]
     processes.append(_process(config.manager.name, 'manager', True, path, log_level))
     if robots:
         processes.append(_process('simulated_robots', 'robot', False, path, log_level,
@@ -72,11 +75,25 @@ def factory_processes(config: FactoryConfig, path: str | os.PathLike[str],
     return tuple(processes)
 
 
+def by_device(config: FactoryConfig) -> dict[str, list[str]]:
+    """Return the servers of each device, as if all were on one machine."""
+    devices: dict[str, list[str]] = {}
+    for name, server in config.servers.items():
+        whole = 'cuda:0' if server.device == 'cuda' else server.device
+        devices.setdefault(whole, []).append(name)
+    return devices
+
+
 def server_process(config: FactoryConfig, path: str | os.PathLike[str], name: str,
-                   log_level: str = 'info') -> Process:
-    """Return one server of the factory file at path; raise FieldError if it has none so named."""
+                   log_level: str = 'info', beside: Iterable[str] = ()) -> Process:
+    """
+    Return one server of the factory file at path; raise FieldError if it has none so named.
+
+    beside are other servers that share its device.
+    """
     check_choice('server', name, config.servers)
-    return _process(name, 'server', True, path, log_level, server=name, autostart=True)
+    shared = {'beside': ' '.join(beside)} if beside else {}
+    return _process(name, 'server', True, path, log_level, server=name, autostart=True, **shared)
 
 
 def _process(name: str, executable: str, respawn: bool, path: str | os.PathLike[str],

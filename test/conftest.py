@@ -3,6 +3,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count
 import os
 import sys
@@ -43,10 +44,18 @@ def swept() -> Iterator[None]:
     sweep()
 
 
+@dataclass(frozen=True)
+class FakeSizes:
+    """What the time of a request to the fake model depends on."""
+
+    states: int = 2
+
+
 class Fake:
     """A model that answers with the robot's state; some prompts make it do otherwise."""
 
     spec = ModelSpec('fake', 2, 2, 3, 2, 0.05)
+    sizes = FakeSizes()
 
     def __init__(self) -> None:
         self.gate = Event()
@@ -91,7 +100,8 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Fake]]:
         loaded[model.prompt].append(Fake())
         return loaded[model.prompt][-1]
     module = ModuleType('fake_architecture')
-    vars(module).update(configure=lambda model: Fake, load=load)
+    vars(module).update(configure=lambda model: Fake, load=load,
+                        blank=lambda config, device: torch.nn.Linear(2, 2, device='meta'))
     monkeypatch.setitem(sys.modules, 'fake_architecture', module)
     monkeypatch.setitem(registry.ARCHITECTURES, 'fake', 'fake_architecture')
     return loaded

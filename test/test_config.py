@@ -34,7 +34,7 @@ FACTORY = FactoryConfig({'pick': MODEL}, {'gpu': SERVER}, {'pick': ('arm_1', 'ar
     (MODEL, {'rate': 0.0}, 'rate', 'is 0.0, must be from 0.01 to 1000'),
     (MODEL, {'rate': float('nan')}, 'rate', 'is nan'),
     (MODEL, {'slo': float('inf')}, 'slo', 'is inf'),
-    (MODEL, {'capacity': 0}, 'capacity', 'is 0, must be from 1'),
+    (MODEL, {'capacity': -1}, 'capacity', 'is -1, must be from 0'),
     (MODEL, {'max_age': -1.0}, 'max_age', 'is -1.0'),
     (MODEL, {'seed': 2**63}, 'seed', 'must be from 0'),
     (MODEL, {'step_duration': -0.1}, 'step_duration', 'is -0.1, must be from 0.001 to 60'),
@@ -130,6 +130,14 @@ def test_capacity_of_a_server_overrides_the_models() -> None:
                             {'gpu': ServerConfig(('pick', 'place'), capacities={'place': 5})})
     assert factory.capacity('gpu', 'pick') == 12
     assert factory.capacity('gpu', 'place') == 5
+
+
+def test_capacity_that_is_not_given_is_0() -> None:
+    factory = FactoryConfig({'pick': replace(MODEL, capacity=0), 'place': MODEL},
+                            {'gpu': ServerConfig(('pick', 'place')),
+                             'old': ServerConfig(('pick', 'place'), capacities={'pick': 5})})
+    assert [factory.capacity('gpu', model) for model in factory.models] == [0, 12]
+    assert [factory.capacity('old', model) for model in factory.models] == [5, 12]
 
 
 def test_actions_are_the_joints_unless_named() -> None:

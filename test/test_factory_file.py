@@ -152,7 +152,7 @@ def test_merge_keys_take_over_and_own_keys_win(write: Write) -> None:
      ["6: models.pick.rat: unknown key; did you mean 'rate'?",
       '2: models.pick: lacks rate; share/robion_ros/config/factory.yaml is an example']),
     (changed('    rate: 2\n    slo: 0.15\n    capacity: 12\n', ''),
-     ['2: models.pick: lacks rate, slo, capacity; '
+     ['2: models.pick: lacks rate, slo; '
       'share/robion_ros/config/factory.yaml is an example']),
     ('robots: {}\n', ['1: lacks models, servers; '
                       'share/robion_ros/config/factory.yaml is an example']),

@@ -26,8 +26,8 @@ ALLOWED = {
     'models': {'architectures', 'core', 'config'},
     'engine': {'core', 'config', 'models'},
     'manager': {'core', 'config'},
-    'nodes': {'core', 'config', 'observed', 'factory_file', 'traffic_files', 'models', 'engine',
-              'manager', 'msg', 'shared_memory', 'srv'},
+    'nodes': {'bench', 'core', 'config', 'observed', 'factory_file', 'traffic_files', 'models',
+              'engine', 'manager', 'msg', 'shared_memory', 'srv'},
     'bench': {'core', 'config', 'factory_file', 'models', 'engine', 'manager', 'observed',
               'processes', 'supervisor', 'traffic_files', 'nodes'},
     'supervisor': {'processes'},
@@ -91,6 +91,23 @@ def test_module_imports_only_what_its_part_may(path: Path) -> None:
             assert rest[0] in ALLOWED[part] | {part}, name
         elif package in FOREIGN:
             assert part in FOREIGN[package], name
+
+
+def test_servers_measure_without_what_measures_servers() -> None:
+    """Capacities are measured by nodes with parts of bench, other parts of which run nodes."""
+    above = {path.stem for path in MODULES if part_of(path) == 'bench'
+             and any(name.startswith('robion_ros.nodes') for name in imports(path))}
+    assert above == {'ros_graph'}
+    below, found = {'sustained', 'prepared'}, set[str]()
+    while below - found:
+        path = PACKAGE / 'bench' / f'{(name := (below - found).pop())}.py'
+        found.add(name)
+        below |= {words[2] for module in imports(path)
+                  if (words := module.split('.'))[:2] == ['robion_ros', 'bench']}
+    assert not found & {*above, 'ros_factories'}
+    used = {name.split('.')[2] for path in MODULES if part_of(path) == 'nodes'
+            for name in imports(path) if name.startswith('robion_ros.bench.')}
+    assert used == {'sustained', 'prepared'}
 
 
 def test_package_xml_names_what_is_imported() -> None:

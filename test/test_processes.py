@@ -2,6 +2,7 @@
 """The processes of a factory, and what ROS makes of the arguments and the environment."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 import os
 from pathlib import Path
 import shutil
@@ -17,6 +18,7 @@ from rclpy.node import Node
 from robion_ros.config import FieldError
 from robion_ros.factory_file import load
 from robion_ros.processes import (
+    by_device,
     environment,
     example_config,
     factory_processes,
@@ -91,9 +93,23 @@ def test_what_cannot_be_started_is_said(arguments: dict[str, object], message: s
 
 def test_one_server_alone_is_the_one_of_the_factory() -> None:
     config = load(DEMO)
-    assert server_process(config, DEMO, 'server_1') == factory_processes(config, DEMO)[1]
+    # Whoever starts the whole factory also knows which servers share a device.
+    assert server_process(config, DEMO, 'server_1', beside=['server_0']) == factory_processes(
+        config, DEMO)[1]
+    assert 'beside' not in str(server_process(config, DEMO, 'server_1'))
     with pytest.raises(FieldError, match=r"server: 'server_3' .* did you mean 'server_"):
         server_process(config, DEMO, 'server_3')
+
+
+def test_servers_share_a_device_by_its_whole_name() -> None:
+    config = load(DEMO)
+    devices = {'a': 'cuda', 'b': 'cuda:0', 'c': 'cuda:1', 'd': 'cuda:0'}
+    config = replace(config, servers={name: replace(config.servers['server_0'], device=device)
+                                      for name, device in devices.items()})
+    assert by_device(config) == {'cuda:0': ['a', 'b', 'd'], 'cuda:1': ['c']}
+    processes = factory_processes(config, DEMO)
+    assert processes[1] == server_process(config, DEMO, 'b', beside=['a', 'd'])
+    assert processes[2] == server_process(config, DEMO, 'c')
 
 
 def test_command_runs_the_installed_node(monkeypatch: pytest.MonkeyPatch) -> None:

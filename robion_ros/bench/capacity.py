@@ -12,9 +12,11 @@ MOST = 4096
 
 
 def search(passes: Callable[[int], bool], first: int = 4, resolution: int = 1,
-           most: int = MOST) -> int:
+           most: int = MOST, tolerance: float = 0.0) -> int:
     """
     Return a count that passes, or 0, while one at most resolution above it does not pass.
+
+    tolerance allows a part of the count instead, where that is more.
 
     Doubles from first while counts pass, then bisects between the last that passed and the first
     that did not; no count is asked for twice. If larger counts never pass where smaller ones
@@ -26,7 +28,7 @@ def search(passes: Callable[[int], bool], first: int = 4, resolution: int = 1,
             low = tried
         else:
             high = tried
-        if high - low <= resolution or low == most:
+        if high - low <= max(resolution, tolerance * low) or low == most:
             return low
         tried = min(2 * low, most) if high > most else (low + high) // 2
 

@@ -28,13 +28,22 @@ HEADSTART = 0.02
 """From the call to the start of an epoch, s."""
 
 
+def never() -> None:
+    """Have no reason to end a run."""
+
+
 class EngineServing:
     """An engine as something that serves; what the engine calls out goes to it."""
 
     def __init__(self, make_engine: Callable[[Callable[[Outcome], None]], Engine],
-                 sources: Mapping[str, Observations]) -> None:
-        """Make the engine; sources has the observations of each model's robots."""
-        self._sources = sources
+                 sources: Mapping[str, Observations],
+                 check: Callable[[], None] = never) -> None:
+        """
+        Make the engine; sources has the observations of each model's robots.
+
+        check is called before each request, and what it raises ends the run.
+        """
+        self._sources, self._check = sources, check
         self._outcomes: dict[tuple[str, int], Outcome] = {}
         self._doubled = 0
         self._assignments = 0
@@ -51,6 +60,7 @@ class EngineServing:
         newest: dict[str, int] = {}
         start = monotonic() + HEADSTART
         for trip in due:
+            self._check()
             at = start + _due(trip)
             while (left := at - monotonic()) > 0:
                 sleep(left)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from robion_ros.engine.machine import cpu_name
 from robion_ros.engine.profile import code_version
 
 PACKAGE = Path(__file__).parents[1]
@@ -57,16 +58,6 @@ def driver_version() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return asked.stdout.splitlines()[0].strip() if asked.returncode == 0 and asked.stdout else None
-
-
-def cpu_name() -> str:
-    """Return the name of the processor, or its kind where the system does not tell."""
-    info = Path('/proc/cpuinfo')
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith('model name'):
-                return line.partition(':')[2].strip()
-    return platform.machine()
 
 
 def format_machine(machine: dict[str, Any]) -> str:

@@ -23,9 +23,9 @@ EXIT_CODES = """\
 exit codes:
   0    done; demo: the figures were good; up: ended by Ctrl-C
   1    there is no plan for the robots; demo: the figures were not good; check: it cannot be served
-  2    wrong arguments or factory file; up: every process refused to run; profile, bench:
-       what is asked for cannot be measured here
-  130  demo, plan, profile, bench: ended by Ctrl-C before its time
+  2    wrong arguments or factory file, or a capacity that plan needs is not known; up: every
+       process refused to run; profile, capacity, bench: what is asked for cannot be measured here
+  130  demo, plan, profile, capacity, bench: ended by Ctrl-C before its time
   141  nobody reads the output any more
 """
 MOST_ROBOTS = 10_000
@@ -97,6 +97,21 @@ def make_parser() -> argparse.ArgumentParser:
     profile.add_argument('--again', action='store_true',
                          help='measure anew what was measured before')
 
+    capacity = commands.add_parser(
+        'capacity', help='measure how many robots of each model the devices sustain, where the '
+        'factory file does not say it')
+    add_factory(capacity)
+    capacity.add_argument('--models', type=names, default=(), metavar='NAME,...',
+                          help='these alone, also those whose capacity is in the file')
+    capacity.add_argument('--server', metavar='NAME', help='this one alone; default: all, whose '
+                          'devices must be on this machine')
+    capacity.add_argument('--again', action='store_true',
+                          help='measure anew what was measured before, or at another rate')
+    capacity.add_argument('--epochs', type=number(int, 1, 1000), default=3, metavar='N',
+                          help='runs of each number of robots (default: 3)')
+    capacity.add_argument('--seconds', type=number(float, 0.1, 86400), default=4.0, metavar='S',
+                          help='of a run that count, s (default: 4)')
+
     add_bench(commands, number, output)
     return parser
 
@@ -117,6 +132,11 @@ def number(kind: type[int] | type[float], low: float, high: float) -> Callable[[
             raise argparse.ArgumentTypeError(f'is {text}, must be from {low:g} to {high:g}')
         return value
     return read
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Return names that stand between commas."""
+    return tuple(filter(None, text.split(',')))
 
 
 def existing(text: str) -> str:

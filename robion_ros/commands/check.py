@@ -15,12 +15,14 @@ from typing import Any
 
 from robion_ros.commands.progress import Bar
 from robion_ros.commands.proposal import propose, propose_model
-from robion_ros.engine.device import open_device
+from robion_ros.config import FactoryConfig, ModelConfig, ServerConfig
+from robion_ros.engine.device import Device, open_device
+from robion_ros.engine.memory import make_share, memory_file, outline_models, show
 from robion_ros.models import registry
 from robion_ros.models.description import Description, summarize_weights, WeightsSummary
 from robion_ros.models.hub import locate
 from robion_ros.models.layouts import detect
-from robion_ros.models.trial import free_memory, run_once
+from robion_ros.models.trial import run_once
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -62,20 +64,32 @@ def inspect(arguments: argparse.Namespace, found: dict[str, Any], text: list[str
     found['factory'] = propose(described, model, folder)
     text += ['', *found['factory'].splitlines(), '']
     if not described.problems:
-        open_device(arguments.device)  # Says what is wrong with it.
-        found['request'] = answer(model, arguments.device, weights)
+        device = open_device(arguments.device)  # Says what is wrong with it.
+        found['memory'] = weigh(model, device)
+        text += format_memory(found['memory'])
+        found['request'] = answer(model, arguments.device, found['memory'])
         text += format_request(found['request'])
         if not found['request'].get('finite', True):
             found['problems'].append('the chunk has values that are not finite')
 
 
-def answer(model: Any, device: str, weights: WeightsSummary) -> Mapping[str, Any]:
+def weigh(model: ModelConfig, device: Device) -> Mapping[str, Any]:
+    """Say what a server of this model alone takes of a device, and what that has, bytes."""
+    factory = FactoryConfig({'model': model}, {'server': ServerConfig(('model',), device.name)})
+    share = make_share(factory, 'server', outline_models(factory, 'server', {}),
+                       memory_file(device).read())
+    memory = device.memory()
+    return {'device': device.name, 'weights': sum(share.weights.values()),
+            'beside': share.beside, 'measured': share.measured,
+            'free': memory.free if memory else None, 'total': memory.total if memory else None}
+
+
+def answer(model: ModelConfig, device: str, memory: Mapping[str, Any]) -> Mapping[str, Any]:
     """Load the model on a device and run a request, unless it would not fit."""
-    needed = weights.parameters * (4 if device == 'cpu' else 2)
-    free = free_memory(device)
+    needed, free = memory['weights'], memory['free']
     if free is not None and free < needed * 1.1:
-        return {'device': device, 'skipped': f'the weights take {needed / 1e9:.1f} GB on '
-                f'{device}, {free / 1e9:.1f} GB are free'}
+        return {'device': device, 'skipped': f'the weights take {show(needed)} on {device}, '
+                f'{show(free)} are free'}
     with Bar(sys.stderr) as bar:
         loaded = registry.load(model, device, bar.show)
     first = run_once(loaded, device)
@@ -106,6 +120,15 @@ def format_description(described: Description) -> list[str]:
         f'denoised in {described.denoising_steps}',
         f'prompt: at most {described.prompt_tokens} tokens; tokenizer: {tokenizer}',
         *(f'note: {note}' for note in described.notes)]
+
+
+def format_memory(memory: Mapping[str, Any]) -> list[str]:
+    """Say what a server of the model takes."""
+    how = 'measured' if memory['measured'] else 'estimated'
+    there = ('' if memory['free'] is None else
+             f'; {show(memory["free"])} of {show(memory["total"])} are free')
+    return [f'memory on {memory["device"]}: weights {show(memory["weights"])}, graphs and buffers '
+            f'{show(memory["beside"])} ({how}){there}']
 
 
 def format_request(request: Mapping[str, Any]) -> list[str]:

@@ -20,7 +20,7 @@ from robion_ros.commands.demo_factory import resize, swap
 from robion_ros.commands.demo_run import DemoRun, Interrupted, NotServed, Script
 from robion_ros.commands.domain import claim_domain
 from robion_ros.commands.live import Screen
-from robion_ros.commands.plan import plan_factory
+from robion_ros.commands.plan import measured_capacities, plan_factory
 from robion_ros.commands.stop import Stop
 from robion_ros.demo_summary import (
     count,
@@ -71,9 +71,10 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Script:
         path = folder / 'factory.yaml'
         path.write_text(dump(factory))
     populations = swap(factory)
-    plan = plan_factory(factory)
+    measured = measured_capacities(factory, path)
+    plan = plan_factory(factory, measured)
     try:
-        plan_factory(replace(factory, robots=populations))
+        plan_factory(replace(factory, robots=populations), measured)
     except PlanError as error:
         raise PlanError(f'after the rebalance half way: {error}') from error
     return Script(factory, path, plan, populations, arguments.seconds)

@@ -12,7 +12,7 @@ from robion_ros.config import CameraConfig, MAX_CAMERA, ModelConfig, NAME, propo
 from robion_ros.models.description import Description
 
 EXAMPLE_DURATION = 1 / 30
-RATE, SLO, CAPACITY = 2.0, 0.2, 10
+RATE, SLO = 2.0, 0.2
 
 
 def propose_model(described: Description, checkpoint: str, tokenizer: str) -> ModelConfig:
@@ -28,7 +28,7 @@ def propose_model(described: Description, checkpoint: str, tokenizer: str) -> Mo
         joints if described.action_size == described.state_size
         else numbered('action', described.action_size))
     return ModelConfig(
-        described.architecture, cameras, joints, RATE, SLO, CAPACITY, checkpoint=checkpoint,
+        described.architecture, cameras, joints, RATE, SLO, checkpoint=checkpoint,
         tokenizer=tokenizer, step_duration=described.step_duration or EXAMPLE_DURATION,
         actions=() if actions == joints else actions)
 
@@ -51,8 +51,7 @@ def propose(described: Description, model: ModelConfig, folder: Path) -> str:
         lines.append(f'    step_duration: {model.step_duration:.6f}  # 1 / frames per second of '
                      'the recordings')
     lines += [f'    rate: {model.rate}  # requests of one robot per second',
-              f'    slo: {model.slo}  # s that a request may take',
-              f'    capacity: {model.capacity}  # robots that one server sustains; measure it']
+              f'    slo: {model.slo}  # s that a request may take']
     return '\n'.join(lines) + '\n'
 
 

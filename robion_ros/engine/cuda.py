@@ -17,8 +17,9 @@ import torch
 
 from robion_ros.engine.batch import batch_sizes
 from robion_ros.engine.cuda_calls import has_passed, new_event, new_stream
-from robion_ros.engine.device import Prepared, Timed
+from robion_ros.engine.device import Memory, Prepared, Timed
 from robion_ros.engine.graphed import GraphedModel
+from robion_ros.engine.machine import describe_gpu
 from robion_ros.engine.partition import open_partitions, Partitions
 from robion_ros.engine.profile import best, Cut, default_folder, Load, Progress, Table, WHOLE
 from robion_ros.engine.profiler import PRIORITIES, profile, profile_file
@@ -118,6 +119,19 @@ class CudaDevice:
         torch.set_num_threads(1)
         self.profile_file = profile_file(profiles or default_folder(), self._device)
         """Where what was found out about models side by side is kept."""
+
+    @property
+    def machine(self) -> Mapping[str, str]:
+        """Return the kind of the GPU and what drives it."""
+        return describe_gpu(self._device)
+
+    def memory(self) -> Memory | None:
+        """Return the memory of the GPU; what is free is so for all processes."""
+        return Memory(*torch.cuda.mem_get_info(self._device))
+
+    def taken(self) -> int | None:
+        """Return what torch has reserved, for tensors and graphs."""
+        return torch.cuda.memory_reserved(self._device)
 
     def stage(self, name: str) -> CudaStage:
         """Open a stage; work of different stages runs side by side."""

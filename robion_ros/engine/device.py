@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
+import re
 from time import perf_counter
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 
 from robion_ros.engine.lockstep_times import Durations
+from robion_ros.engine.machine import describe_cpu
 from robion_ros.engine.profile import Progress, Table
 from robion_ros.models.protocol import Model
 
@@ -70,6 +72,13 @@ class Prepared:
     times: Durations = field(default_factory=dict)
 
 
+class Memory(NamedTuple):
+    """Of a device, bytes."""
+
+    free: int
+    total: int
+
+
 class Stages(Protocol):
     """Where stages are opened."""
 
@@ -84,6 +93,16 @@ class Device(Stages, Protocol):
     """The processor of an engine."""
 
     name: str
+
+    @property
+    def machine(self) -> Mapping[str, str]:
+        """Return its kind and what drives it: what is measured here holds for others of them."""
+
+    def memory(self) -> Memory | None:
+        """Return the memory of the device; None where it cannot be told."""
+
+    def taken(self) -> int | None:
+        """Return the memory that this process' tensors and graphs take; None: not counted."""
 
     def prepare(self, models: Mapping[str, Model], max_batch: int, beside: bool) -> Prepared:
         """
@@ -161,6 +180,25 @@ class CpuDevice:
 
     name = 'cpu'
     lead = 0.0
+
+    @property
+    def machine(self) -> Mapping[str, str]:
+        """Return the kind of the processor and what drives it."""
+        return describe_cpu()
+
+    def memory(self) -> Memory | None:
+        """Return the memory of the machine."""
+        try:
+            text = Path('/proc/meminfo').read_text()
+        except OSError:
+            return None
+        found = [re.search(rf'^{name}: *(\d+) kB', text, re.M)
+                 for name in ('MemAvailable', 'MemTotal')]
+        return Memory(*(int(one[1]) * 1024 for one in found if one)) if all(found) else None
+
+    def taken(self) -> int | None:
+        """Return None."""
+        return None
 
     def stage(self, name: str) -> CpuStage:
         """Open a stage."""

@@ -17,7 +17,7 @@ from robion_ros.config import ServerConfig
 from robion_ros.core import Dropped, DropReason, Outcome, Request
 from robion_ros.engine.answers import describe
 from robion_ros.engine.batch import Batch, make_ticket, Ticket
-from robion_ros.engine.device import Device
+from robion_ros.engine.device import Device, Prepared
 from robion_ros.engine.in_flight import approach, InFlight
 from robion_ros.engine.lockstep_times import Durations, Finish, LockstepTimes, never_late
 from robion_ros.engine.pipelines import Pipeline, PIPELINES
@@ -216,5 +216,11 @@ def make_engine(models: Mapping[str, Model], device: Device, server: ServerConfi
                 on_outcome: Callable[[Outcome], None]) -> Engine:
     """Make the engine that a server's part of the factory file describes."""
     ready = device.prepare(models, server.max_batch, server.engine == 'lockstep')
+    return start_engine(ready, device, server, on_outcome)
+
+
+def start_engine(ready: Prepared, device: Device, server: ServerConfig,
+                 on_outcome: Callable[[Outcome], None]) -> Engine:
+    """Make the engine of models that are ready."""
     return Engine(ready.models, PIPELINES[server.engine](ready.models, device), server, on_outcome,
                   ready.times)

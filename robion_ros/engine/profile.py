@@ -7,15 +7,14 @@ models: a load is the shapes of a model, or its name, and a batch size.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import product
-import json
 import logging
-import os
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
+
+from robion_ros.engine.machine_file import cache_folder, MachineFile
 
 logger = logging.getLogger(__name__)
 
@@ -126,48 +125,24 @@ def leavings(cap: int, ends: Ends, steps: int) -> Sequence[Cut]:
     return [Cut(cap, count) for count in (done, done + 1) if 0 < count < steps]
 
 
-@dataclass(frozen=True)
-class ProfileFile:
-    """The tables of one machine with one set of programs, in a file of their own."""
-
-    folder: Path
-    machine: Mapping[str, str]
-    """GPU, driver, torch, code: whatever changes times without changing shapes."""
-
-    @property
-    def path(self) -> Path:
-        """Where the tables stand."""
-        text = json.dumps(dict(self.machine), sort_keys=True)
-        return self.folder / f'{blake2b(text.encode(), digest_size=8).hexdigest()}.json'
+class ProfileFile(MachineFile):
+    """The tables of one kind of machine, in a file of their own."""
 
     def read(self) -> dict[Pair, Times]:
         """Return what was measured on this machine; a file that cannot be read is no table."""
-        if not self.path.exists():
-            return {}
-        try:
-            values = json.loads(self.path.read_text(encoding='utf-8'))
-            return dict(map(_parse, values['rows']))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            logger.warning('%s is measured anew, it cannot be read (%s: %s)', self.path,
-                           type(error).__name__, error)
-            return {}
+        return dict(self.parse(_parse))
 
     def add(self, table: Table) -> None:
-        """Write a table beside what stands in the file; a reader sees the old file or the new."""
-        rows = [{'vlm': pair.vlm, 'adit': pair.adit, 'best': str(best(times)),
-                 'times': {str(cut): time for cut, time in times.items()}}
-                for pair, times in (self.read() | dict(table)).items()]
-        self.folder.mkdir(parents=True, exist_ok=True)
-        written = self.path.with_suffix(f'.{os.getpid()}')
-        written.write_text(json.dumps({'machine': dict(self.machine), 'rows': rows}, indent=1)
-                           + '\n', encoding='utf-8')
-        written.replace(self.path)
+        """Write a table beside what stands in the file."""
+        self.rewrite(lambda: [
+            {'vlm': pair.vlm, 'adit': pair.adit, 'best': str(best(times)),
+             'times': {str(cut): time for cut, time in times.items()}}
+            for pair, times in (self.read() | dict(table)).items()])
 
 
 def default_folder() -> Path:
     """Return where profiles are kept."""
-    cache = os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache'
-    return Path(cache) / 'robion_ros' / 'profiles'
+    return cache_folder('profiles')
 
 
 def code_version(*sources: Path) -> str:

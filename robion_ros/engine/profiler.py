@@ -18,6 +18,7 @@ from robion_ros import models as models_package
 from robion_ros.engine import adit_graphs, graphed, graphs, partition
 from robion_ros.engine.cuda_calls import new_event, new_stream
 from robion_ros.engine.graphed import GraphedModel
+from robion_ros.engine.machine import describe_gpu
 from robion_ros.engine.partition import Partitions
 from robion_ros.engine.profile import (
     code_version,
@@ -48,12 +49,7 @@ CODE = (Path(models_package.__file__).parent, Path(__file__),
 
 def profile_file(folder: Path, device: torch.device) -> ProfileFile:
     """Return the file of a GPU, its driver and the programs that run on it."""
-    driver = Path('/proc/driver/nvidia/version')
-    return ProfileFile(folder, {
-        'gpu': torch.cuda.get_device_name(device),
-        'driver': driver.read_text().splitlines()[0] if driver.exists() else 'unknown',
-        'torch': str(torch.__version__), 'cuda': str(torch.version.cuda),
-        'code': code_version(*CODE)})
+    return ProfileFile(folder, {**describe_gpu(device), 'code': code_version(*CODE)})
 
 
 def profile(models: Mapping[str, GraphedModel], sizes: Sequence[int], partitions: Partitions,

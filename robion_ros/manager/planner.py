@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from robion_ros.config import FactoryConfig
 from robion_ros.manager.assignment import assign, Move, plan_moves, running_counts
 from robion_ros.manager.evaluate import evaluate
+from robion_ros.manager.group import Counts
 from robion_ros.manager.handover import Place
 from robion_ros.manager.traffic import solve, TrafficPlan, TrafficProblem
+
+NONE: Counts = {}
 
 
 @dataclass(frozen=True)
@@ -28,12 +31,13 @@ class FactoryPlan:
 
 
 def make_problem(factory: FactoryConfig, models: Mapping[str, str],
-                 hosts: Mapping[str, Iterable[str]],
-                 running: Mapping[str, Place]) -> TrafficProblem:
+                 hosts: Mapping[str, Iterable[str]], running: Mapping[str, Place],
+                 measured: Counts = NONE) -> TrafficProblem:
     """
     Count the robots of each model; hosts are the living servers and what they have loaded.
 
-    A server of another factory file may have loaded models that this one does not know.
+    A server of another factory file may have loaded models that this one does not know. measured
+    are capacities by server and model, for those that the factory file does not give.
     """
     counts = Counter(models.values())
     loaded = {server: tuple(name for name in names if name in factory.models)
@@ -41,6 +45,7 @@ def make_problem(factory: FactoryConfig, models: Mapping[str, str],
     return TrafficProblem(
         robots={name: counts[name] for name in factory.models}, hosts=loaded,
         capacities={(server, name): factory.capacity(server, name)
+                    or measured.get((server, name), 0)
                     for server, names in loaded.items() for name in names},
         running=running_counts(models, running),
         priorities={name: model.priority for name, model in factory.models.items()})
@@ -57,13 +62,15 @@ def place_robots(problem: TrafficProblem, traffic: TrafficPlan, models: Mapping[
 
 
 def make_plan(factory: FactoryConfig, models: Mapping[str, str],
-              hosts: Mapping[str, Iterable[str]], running: Mapping[str, Place]) -> FactoryPlan:
+              hosts: Mapping[str, Iterable[str]], running: Mapping[str, Place],
+              measured: Counts = NONE) -> FactoryPlan:
     """
     Plan the robots named in models, each with its model, on the living servers.
 
+    measured are capacities for which there is no figure in the factory file.
     Raise errors.Unserved (NoServer, OverCapacity, TimeLimit) where not every robot can be served;
     place_robots turns the plan that it brings into one for those that can.
     """
-    problem = make_problem(factory, models, hosts, running)
+    problem = make_problem(factory, models, hosts, running, measured)
     traffic = solve(problem, factory.manager.time_limit)
     return place_robots(problem, traffic, models, running)

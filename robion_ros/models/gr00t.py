@@ -37,6 +37,7 @@ from robion_ros.models.gr00t_checkpoint import Gr00tSource, read_folder, read_so
 from robion_ros.models.gr00t_config import CONFIGS, FULL, Gr00tConfig, KEYS
 from robion_ros.models.gr00t_network import Gr00tNetwork, STEP_WIDTH
 from robion_ros.models.gr00t_processing import Gr00tProcessing
+from robion_ros.models.network import make_blank
 from robion_ros.models.protocol import Tensors
 
 logger = logging.getLogger(__name__)
@@ -207,13 +208,17 @@ def configure(model: ModelConfig) -> Gr00tSource:
         step_duration=model.step_duration or config.step_duration)))
 
 
+def blank(source: Gr00tSource, device: torch.device) -> Gr00tNetwork:
+    """Return the network as it is on a device, without weights."""
+    config = source.processing.config
+    return make_blank(Gr00tNetwork, config, device).choose(config.embodiment)
+
+
 def load(model: ModelConfig, source: Gr00tSource, device: torch.device,
          progress: checkpoint.Progress | None = None) -> Gr00t:
     """Build the model on a device: bfloat16 on a GPU, else float32."""
     on_gpu, config = device.type == 'cuda', source.processing.config
-    with torch.device('meta'):
-        network = Gr00tNetwork(config).requires_grad_(False)
-    network.to_layers_dtype(torch.bfloat16 if on_gpu else torch.float32)
+    network = make_blank(Gr00tNetwork, config, device)
     if source.folder:
         checkpoint.load(source.folder, network, device, KEYS, progress)
         network.choose(config.embodiment)

@@ -67,6 +67,11 @@ class Gr00tSource:
     """Of the weights; None: they are random."""
 
     @property
+    def sizes(self) -> Gr00tConfig:
+        """What the time of a request depends on, and more."""
+        return self.processing.config
+
+    @property
     def spec(self) -> ModelSpec:
         """The model's interface to a robot."""
         return self.processing.config.spec

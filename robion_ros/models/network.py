@@ -8,7 +8,7 @@ Knows no architecture.
 from collections.abc import Iterable
 import logging
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, cast, TypeVar
 
 import torch
 from torch import nn
@@ -23,6 +23,14 @@ logger = logging.getLogger(__name__)
 N = TypeVar('N', bound=nn.Module)
 
 
+def make_blank(kind: type[N], sizes: Any, device: torch.device) -> N:
+    """Return a kind of network on the meta device, with the types that it has on device."""
+    with torch.device('meta'):
+        network: Any = kind(sizes).requires_grad_(False)
+    network.to_layers_dtype(torch.bfloat16 if device.type == 'cuda' else torch.float32)
+    return cast(N, network)
+
+
 def build(kind: type[N], sizes: Any, model: ModelConfig, folder: Path | None,
           keys: KeyTable | None, compiled: Iterable[type[Any]], device: torch.device,
           progress: checkpoint.Progress | None) -> N:
@@ -33,9 +41,7 @@ def build(kind: type[N], sizes: Any, model: ModelConfig, folder: Path | None,
     seed. On a GPU layers of the compiled kinds run compiled.
     """
     on_gpu = device.type == 'cuda'
-    with torch.device('meta'):
-        network: Any = kind(sizes).requires_grad_(False)
-    network.to_layers_dtype(torch.bfloat16 if on_gpu else torch.float32)
+    network: Any = make_blank(kind, sizes, device)
     if folder:
         checkpoint.load(folder, network, device, keys, progress)
     else:

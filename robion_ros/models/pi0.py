@@ -23,7 +23,7 @@ from robion_ros.core import Observation
 from robion_ros.models import checkpoint, layers, pi0_steps
 from robion_ros.models.description import Description, misfits
 from robion_ros.models.expert import AdaptiveNorm, ExpertLayer, GemmaNorm, modulated
-from robion_ros.models.network import build
+from robion_ros.models.network import build, make_blank
 from robion_ros.models.pi0_checkpoint import read_folder, read_source
 from robion_ros.models.pi0_config import CONFIGS, KEYS, Pi0Config
 from robion_ros.models.pi0_kernels import open_kernels, Pi0Kernels
@@ -201,6 +201,11 @@ def configure(model: ModelConfig) -> PolicySource:
                                        'alone; leave it out')
     config = without_checkpoint(model, CONFIGS[model.architecture])
     return PolicySource(config, Pi0Processing(config))
+
+
+def blank(source: PolicySource, device: torch.device) -> Pi0Network:
+    """Return the network as it is on a device, without weights."""
+    return make_blank(Pi0Network, source.config, device)
 
 
 def load(model: ModelConfig, source: PolicySource, device: torch.device,

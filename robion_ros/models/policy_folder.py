@@ -47,6 +47,11 @@ class PolicySource:
     """Of the weights; None: they are random."""
 
     @property
+    def sizes(self) -> Any:
+        """What the time of a request depends on, and more."""
+        return self.config
+
+    @property
     def spec(self) -> ModelSpec:
         """The model's interface to a robot."""
         spec: ModelSpec = self.config.spec

@@ -23,7 +23,7 @@ from robion_ros.config import FieldError, ModelConfig
 from robion_ros.core import Observation
 from robion_ros.models import checkpoint, layers, pictures
 from robion_ros.models.description import Description, misfits
-from robion_ros.models.network import build
+from robion_ros.models.network import build, make_blank
 from robion_ros.models.policy_folder import PolicySource, without_checkpoint
 from robion_ros.models.policy_processing import PolicyProcessing
 from robion_ros.models.protocol import Tensors
@@ -232,6 +232,11 @@ def configure(model: ModelConfig) -> PolicySource:
                                        'alone; leave it out')
     config = without_checkpoint(model, CONFIGS[model.architecture])
     return PolicySource(config, PolicyProcessing(config, picture=pictures.plain_at_end))
+
+
+def blank(source: PolicySource, device: torch.device) -> SmolvlaNetwork:
+    """Return the network as it is on a device, without weights."""
+    return make_blank(SmolvlaNetwork, source.config, device)
 
 
 def load(model: ModelConfig, source: PolicySource, device: torch.device,

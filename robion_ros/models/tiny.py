@@ -88,6 +88,11 @@ class TinyConfig:
             check_range(f'{what}_std[{index}]', std[index], 1e-9, 1e9)
 
     @property
+    def sizes(self) -> 'TinyConfig':
+        """What the time of a request depends on, and more."""
+        return self
+
+    @property
     def spec(self) -> ModelSpec:
         """The model's interface to a robot."""
         return ModelSpec('tiny', self.cameras, len(self.state_mean), self.horizon,
@@ -253,11 +258,16 @@ def configure(model: ModelConfig) -> TinyConfig:
                       step_duration=model.step_duration or TinyConfig.step_duration)
 
 
+def blank(config: TinyConfig, device: torch.device) -> TinyNetwork:
+    """Return the network as it is on any device, without weights."""
+    with torch.device('meta'):
+        return TinyNetwork(config).requires_grad_(False)
+
+
 def load(model: ModelConfig, config: TinyConfig, device: torch.device,
          progress: checkpoint.Progress | None = None) -> Tiny:
     """Build the model on a device with the checkpoint's weights or random ones."""
-    with torch.device('meta'):
-        network = TinyNetwork(config).requires_grad_(False)
+    network = blank(config, device)
     if model.checkpoint:
         checkpoint.load(locate(model.checkpoint), network, device, progress=progress)
     else:

@@ -6,8 +6,6 @@ Knows no architecture; without graphs and company it is slower than what a serve
 """
 
 from dataclasses import dataclass
-from pathlib import Path
-import re
 from time import perf_counter
 
 import numpy as np
@@ -50,17 +48,6 @@ def run_once(model: Model, device: str, prompt: str = 'pick up the part') -> Tri
     chunk = model.postprocess(actions[0], seen)
     return Trial(ready - begin, read - ready, denoised - read, _now(device) - denoised,
                  bool(np.isfinite(chunk).all()))
-
-
-def free_memory(device: str) -> int | None:
-    """Return the memory that a device has left, bytes; None where that cannot be told."""
-    if device != 'cpu':
-        return torch.cuda.mem_get_info(device)[0]
-    try:
-        found = re.search(r'^MemAvailable: *(\d+) kB', Path('/proc/meminfo').read_text(), re.M)
-    except OSError:
-        return None
-    return int(found[1]) * 1024 if found else None
 
 
 def _now(device: str) -> float:

@@ -22,7 +22,7 @@ from robion_ros.config import FieldError, ModelConfig
 from robion_ros.core import Observation
 from robion_ros.models import checkpoint, layers, qwen3_vl, xiaomi_steps
 from robion_ros.models.description import Description, misfits
-from robion_ros.models.network import build
+from robion_ros.models.network import build, make_blank
 from robion_ros.models.protocol import Tensors
 from robion_ros.models.qwen3 import Qwen3Layer
 from robion_ros.models.xiaomi_checkpoint import read_folder, read_source, XiaomiSource
@@ -246,6 +246,11 @@ def configure(model: ModelConfig) -> XiaomiSource:
                      action_size=actions,
                      step_duration=model.step_duration or config.step_duration)
     return XiaomiSource(config, XiaomiProcessing(config))
+
+
+def blank(source: XiaomiSource, device: torch.device) -> XiaomiNetwork:
+    """Return the network as it is on a device, without weights."""
+    return make_blank(XiaomiNetwork, source.config, device)
 
 
 def load(model: ModelConfig, source: XiaomiSource, device: torch.device,

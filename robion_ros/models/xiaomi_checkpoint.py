@@ -51,6 +51,11 @@ class XiaomiSource:
     """Of the weights; None: they are random."""
 
     @property
+    def sizes(self) -> XiaomiConfig:
+        """What the time of a request depends on, and more."""
+        return self.config
+
+    @property
     def spec(self) -> ModelSpec:
         """The model's interface to a robot."""
         return self.config.spec

@@ -16,6 +16,7 @@ from rclpy.node import Node
 from rclpy.task import Future
 from std_msgs.msg import UInt64
 
+from robion_ros.config import MAX_CAPACITY
 from robion_ros.manager.handover import Place
 from robion_ros.msg import RobotStatus, ServerStatus
 from robion_ros.nodes import qos
@@ -183,3 +184,9 @@ def places(statuses: Mapping[str, ServerStatus]) -> dict[str, Place]:
                 # A server that was cut off goes on with robots that another one took over.
                 newest[robot.robot] = max(here, newest.get(robot.robot, here))
     return {robot: place for robot, (_, place) in newest.items()}
+
+
+def capacities(statuses: Mapping[str, ServerStatus]) -> dict[tuple[str, str], int]:
+    """Return how many robots servers say they sustain, by server and model."""
+    return {(name, model): min(capacity, MAX_CAPACITY) for name, status in statuses.items()
+            for model, capacity in zip(status.models, status.capacities, strict=False)}

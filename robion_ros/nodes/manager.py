@@ -42,7 +42,7 @@ from robion_ros.nodes.answers import (
     server_of,
 )
 from robion_ros.nodes.diagnostics import diagnostic
-from robion_ros.nodes.fleet import Fleet, places
+from robion_ros.nodes.fleet import capacities, Fleet, places
 from robion_ros.nodes.parameters import declare, Parameter
 from robion_ros.nodes.spin import run, STOPPED
 from robion_ros.nodes.spinner import Spinner
@@ -185,7 +185,7 @@ class ManagerNode(Node):
         """Plan for all robots, or for the most that fit and with why not for more."""
         hosts = {name: status.models for name, status in alive.items()}
         try:
-            return make_plan(self._factory, models, hosts, running), None
+            return make_plan(self._factory, models, hosts, running, capacities(alive)), None
         except errors.Unserved as error:
             return place_robots(error.fitting, error.best, models, running), error
 

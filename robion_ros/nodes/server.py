@@ -20,7 +20,7 @@ from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from std_msgs.msg import Header
 
-from robion_ros.config import check_range
+from robion_ros.config import check_choice, check_range
 from robion_ros.engine.stats import EngineStats
 from robion_ros.factory_file import load as load_factory
 from robion_ros.msg import ServerStatus
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 PARAMETERS = (
     Parameter('config', 'factory.yaml', 'path of the factory file'),
     Parameter('server', '', "name of this server in the factory file; '': the node's name"),
+    Parameter('beside', '', 'other servers of the file on the same device of this machine, '
+              'separated by spaces: they count where its memory is checked'),
     Parameter('autostart', True, 'configure and activate at start'),
     Parameter('listen_time', 1.5, 'how long another server of this name is listened for before '
               'this one speaks or loads anything, s'),
@@ -64,6 +66,9 @@ class ServerNode(LifecycleNode):
         if self._name not in self._factory.servers:
             raise ValueError(f'server {self._name!r} is not in {values["config"]}; there are: '
                              f'{", ".join(self._factory.servers)}')
+        self._beside = str(values['beside']).split()
+        for other in self._beside:
+            check_choice('parameter beside', other, self._factory.servers, 'server')
         self._drain_timeout, rate = float(values['drain_timeout']), float(values['status_rate'])
         listen_time = float(values['listen_time'])
         check_range('parameter drain_timeout', self._drain_timeout, 0, 3600)
@@ -115,13 +120,14 @@ class ServerNode(LifecycleNode):
             self.trigger_activate()
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Load the models and make the engine ready."""
+        """Load the models, make the engine ready, and measure capacities that are not known."""
         self._enter(ServerStatus.CONFIGURING)
         # torch takes seconds to load; until then the node can be seen, as configuring.
         from robion_ros.nodes.serving import Serving
         self._fault = ''
         try:
-            self._serving = Serving(self, self._factory, self._name, self._memories, self._lease)
+            self._serving = Serving(self, self._factory, self._name, self._memories, self._lease,
+                                    self._beside)
         except InterruptedError as error:
             self.get_logger().info(str(error))
         except Exception as error:  # Whatever a model raises: the node stays unconfigured.
@@ -244,7 +250,7 @@ class ServerNode(LifecycleNode):
         return server_status(
             header, self._name, self._incarnation,
             serving.roster.term if serving else self._lease.term, self._state, device,
-            serving.models if serving else (), serving.roster.robots if serving else {},
+            serving.capacities if serving else {}, serving.roster.robots if serving else {},
             serving.engine.stats() if serving else EngineStats())
 
 

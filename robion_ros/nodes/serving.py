@@ -7,6 +7,7 @@ A request crosses it in this order: draft (executor) -> intake: pictures decoded
 its services.
 """
 
+from collections.abc import Iterable
 from functools import partial
 from threading import Event
 from time import monotonic
@@ -16,16 +17,14 @@ from rclpy.node import Node
 from robion_ros.config import FactoryConfig, ModelConfig
 from robion_ros.core import ActionChunk, Dropped, DropReason, Observation, Outcome, Request
 from robion_ros.engine.answers import describe
-from robion_ros.engine.device import open_device
-from robion_ros.engine.engine import make_engine
-from robion_ros.models.protocol import Model
-from robion_ros.models.registry import load
+from robion_ros.engine.engine import start_engine
 from robion_ros.nodes.bridge import find_cv_bridge
 from robion_ros.nodes.convert import chunk_message, stamp_ns, trajectory_message
 from robion_ros.nodes.formation import Draft
 from robion_ros.nodes.images import to_rgb
 from robion_ros.nodes.intake import Intake
 from robion_ros.nodes.lease import Lease
+from robion_ros.nodes.loading import Loading
 from robion_ros.nodes.refused import Refused
 from robion_ros.nodes.roster import Roster
 from robion_ros.nodes.served_robot import Hooks, Memory, ServedRobot
@@ -39,26 +38,19 @@ class Serving:
     """What exists from configure to cleanup: loaded models, the engine and its two threads."""
 
     def __init__(self, node: Node, factory: FactoryConfig, name: str,
-                 memories: dict[str, Memory], lease: Lease) -> None:
+                 memories: dict[str, Memory], lease: Lease, beside: Iterable[str] = ()) -> None:
+        """Load the models of a server; beside are those with the same device on this machine."""
         self._node = node
         self._lease = lease
         node.get_logger().info(find_cv_bridge()[1])  # Now, or the first image would wait for it.
         server = factory.servers[name]
         self.configs = {model: factory.models[model] for model in server.models}
-        self.models: dict[str, Model] = {}
-        device = open_device(server.device)  # What is wrong with it is said before loading.
-        for model, config in self.configs.items():
-            start = monotonic()
-            try:
-                self.models[model] = load(config, server.device)
-            except ValueError as error:
-                raise ValueError(f'models.{model}: {error}') from error
-            node.get_logger().info(f'{model}: loaded in {monotonic() - start:.1f} s')
-            if STOPPED.is_set():
-                raise InterruptedError('shut down while loading')
         start = monotonic()
-        self.engine = make_engine(self.models, device, server, self.conclude)
-        node.get_logger().info(f'engine ready in {monotonic() - start:.1f} s')
+        logger = node.get_logger()
+        loaded = Loading(factory, name, beside, logger.info, logger.warning, stop_early).run()
+        self.models, self.capacities = loaded.models, loaded.capacities
+        self.engine = start_engine(loaded.ready, loaded.device, server, self.conclude)
+        logger.info(f'engine ready in {monotonic() - start:.1f} s')
         self._outbox = Worker('outbox', self._complain)
         self._intake = Intake(self._submit, self._supersede, self._complain)
         length = max(model.spec.horizon * model.spec.step_duration
@@ -159,6 +151,12 @@ class Serving:
         robot.outputs.chunk.publish(chunk_message(chunk, config, step, now))
         if robot.outputs.trajectory and config.joint_trajectory:
             robot.outputs.trajectory.publish(trajectory_message(chunk, config, step))
+
+
+def stop_early() -> None:
+    """Raise InterruptedError if the process shall end."""
+    if STOPPED.is_set():
+        raise InterruptedError('shut down while loading')
 
 
 def make_request(draft: Draft, config: ModelConfig) -> Request:

@@ -5,7 +5,7 @@ A server described as messages: ServerStatus, and /diagnostics for the usual ROS
 Pure functions. Knows no publisher and no timer.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from std_msgs.msg import Header
@@ -33,13 +33,13 @@ def robot_status(robot: ServedRobot) -> RobotStatus:
 
 
 def server_status(header: Header, server: str, incarnation: int, term: int, state: int,
-                  device: str, models: Iterable[str], robots: Mapping[str, ServedRobot],
+                  device: str, capacities: Mapping[str, int], robots: Mapping[str, ServedRobot],
                   stats: EngineStats) -> ServerStatus:
-    """Describe a server and its robots."""
+    """Describe a server, the models that it has loaded, and its robots."""
     return ServerStatus(
         header=header, server=server, incarnation=incarnation, term=term, state=state,
         device=device,
-        models=list(models), epoch=stats.epoch,
+        models=list(capacities), capacities=list(capacities.values()), epoch=stats.epoch,
         robots=[robot_status(robot) for robot in robots.values()], waiting=stats.waiting,
         locksteps=stats.locksteps, lockstep_time=to_duration(stats.lockstep_time))
 
@@ -55,7 +55,8 @@ def diagnostics(status: ServerStatus, problems: Mapping[str, str]) -> Diagnostic
         status.server, '', problems.get('', 'serving' if serving else 'not serving'),
         DiagnosticStatus.ERROR if '' in problems else
         DiagnosticStatus.OK if serving else DiagnosticStatus.WARN,
-        {'device': status.device, 'models': ' '.join(status.models), 'epoch': status.epoch,
+        {'device': status.device, 'models': ' '.join(status.models),
+         'capacities': ' '.join(map(str, status.capacities)), 'epoch': status.epoch,
          'robots': len(status.robots), 'waiting': status.waiting, 'locksteps': status.locksteps,
          'lockstep ms': round(1e3 * from_duration(status.lockstep_time), 2)})
     robots = [

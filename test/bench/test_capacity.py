@@ -36,6 +36,12 @@ def test_noise_ends_the_search_between_a_pass_and_a_failure(answers: list[bool],
     assert asked[found] and (found == 64 or not asked[found + 1])
 
 
+@given(limit=st.integers(1, 3000), tolerance=st.floats(0.0, 0.2))
+def test_a_part_of_a_large_count_may_be_given_away(limit: int, tolerance: float) -> None:
+    found = search(lambda count: count <= limit, 4, tolerance=tolerance)
+    assert found <= limit < found + max(1, tolerance * found) + 1e-6
+
+
 def test_counts_around_a_limit_are_few_and_different() -> None:
     assert spread(40) == (10, 20, 30, 36, 40, 44, 50, 60, 80)
     assert spread(0) == (1, 2) and spread(1) == (1, 2)

@@ -7,6 +7,7 @@ order one by, after ten steps in bfloat16.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from threading import Condition
 
 import numpy as np
@@ -14,10 +15,12 @@ import pytest
 import torch
 
 from robion_ros.bench.ablation import run_ablation
+from robion_ros.bench.drive import never
 from robion_ros.bench.modes import find_second, make_pipeline, ModeOptions
 from robion_ros.bench.observations import Observations
 from robion_ros.bench.prepared import make_configs, prepare, Prepared
 from robion_ros.bench.slots import make_slots
+from robion_ros.bench.sustained import capacity_file, measure_capacity
 from robion_ros.config import ServerConfig
 from robion_ros.core import ActionChunk, Outcome, Request
 from robion_ros.engine.batch import make_ticket, stack
@@ -152,3 +155,13 @@ def test_ablation_times_every_cap(tmp_path, monkeypatch) -> None:
     caps = {cap for cap in partitions.caps if 2 * cap >= partitions.sms}
     assert {row['cap'] for row in ways['fixed cap']} == caps
     assert len(ways['fixed cap']) == 4 * len(caps)
+
+
+def test_capacity_is_measured_on_the_engine_that_is_there(prepared: Prepared) -> None:
+    """A deadline that nothing meets, so that the answer is known."""
+    configs = {**prepared.configs, 'a': replace(prepared.configs['a'], slo=0.001, rate=20.0)}
+    found = measure_capacity(replace(prepared, configs=configs),
+                             ServerConfig(('a', 'b'), 'cuda:0'), 'a', never,
+                             lambda part, left: None, 1, 0.2)
+    assert found.robots == 0 and found.attainment < 0.98
+    assert 'gpu' in capacity_file(prepared.device).machine

@@ -8,8 +8,8 @@ import shutil
 import pytest
 import torch
 
-from robion_ros.commands import check
 from robion_ros.commands.arguments import run as main
+from robion_ros.engine.device import CpuDevice, Memory
 from robion_ros.factory_file import load
 
 GOLDEN = Path(__file__).resolve().parents[1] / 'golden'
@@ -139,9 +139,11 @@ def test_wrong_arguments_are_named(words: list[str], problem: str,
 def test_what_does_not_fit_into_memory_is_not_loaded(
         folder: Path, monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(check, 'free_memory', lambda device: 1000)
+    monkeypatch.setattr(CpuDevice, 'memory', lambda device: Memory(1000, 2 * 10**9))
     assert main(['check', str(folder), '--tokenizer', TOKENIZER]) == 0
-    assert 'no request was run: the weights take' in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert 'no request was run: the weights take' in out
+    assert 'memory on cpu: weights ' in out and '; 0.0 MB of 2.00 GB are free' in out
 
 
 def test_tiny_is_checked_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,6 +35,7 @@ def test_a_model_is_read_back(described, tmp_path):
     name = text.splitlines()[1].strip(' :')
     path.write_text(f'{text}servers: {{s: {{models: [{name}]}}}}\n')
     read = load(path).models[name]
+    assert not read.capacity
     if described.step_duration:
         assert read.step_duration == 0.0
     else:

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from robion_ros.architectures import ARCHITECTURES
 from robion_ros.config import CameraConfig
 from robion_ros.models import registry
 from robion_ros.models.protocol import ModelSpec
@@ -50,3 +51,35 @@ def test_a_checkpoint_of_other_robots_is_refused(tiny, model_config, tmp_path, c
     (tmp_path / 'model.safetensors').unlink()  # said before the weights are read
     with pytest.raises(ValueError, match=message):
         registry.load(model_config(checkpoint=str(tmp_path), **change), 'cpu')
+
+
+@pytest.mark.parametrize('architecture', [name for name in ARCHITECTURES
+                                          if name.endswith('_small') or name == 'tiny'])
+def test_outline_says_how_much_the_weights_take(model_config, architecture):
+    model = model_config(architecture=architecture)
+    network = registry.load(model, 'cpu').network
+    weights = sum(tensor.nbytes for tensor in (*network.parameters(), *network.buffers()))
+    assert registry.outline(model, 'cpu').weights == weights
+    # On a GPU most are half as long.
+    assert weights * 0.5 <= registry.outline(model, 'cuda:7').weights <= weights
+
+
+def test_outline_depends_on_sizes_alone(model_config):
+    sizes = registry.outline(model_config(), 'cpu').sizes
+    assert sizes.startswith('tiny ')
+    for same in ({'seed': 9}, {'step_duration': 0.1}, {'slo': 3.0}, {'prompt': 'x'}):
+        assert registry.outline(model_config(**same), 'cpu').sizes == sizes
+    more = {'a': CameraConfig(), 'b': CameraConfig(), 'c': CameraConfig()}
+    for other in ({'cameras': more}, {'architecture': 'pi0_small'}):
+        assert registry.outline(model_config(**other), 'cpu').sizes != sizes
+
+
+def test_outline_of_a_checkpoint_is_that_of_random_weights_of_its_size(model_config, tmp_path):
+    registry.load(model_config(), 'cpu').save(tmp_path)
+    assert (registry.outline(model_config(checkpoint=str(tmp_path)), 'cpu')
+            == registry.outline(model_config(seed=5), 'cpu'))
+
+
+def test_full_sizes_are_told_without_memory_for_them(model_config):
+    found = registry.outline(model_config(architecture='pi0'), 'cuda')
+    assert 6.3e9 < found.weights < 6.7e9

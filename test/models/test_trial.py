@@ -4,7 +4,7 @@
 import numpy as np
 import torch
 
-from robion_ros.models.trial import free_memory, run_once
+from robion_ros.models.trial import run_once
 
 
 def test_every_part_takes_time_and_they_add_up(tiny):
@@ -17,8 +17,3 @@ def test_every_part_takes_time_and_they_add_up(tiny):
 def test_a_chunk_that_is_not_finite_is_said_to_be(tiny, monkeypatch):
     monkeypatch.setattr(tiny, 'adit', lambda context, noise: noise * torch.nan)
     assert not run_once(tiny, 'cpu').finite
-
-
-def test_free_memory_is_told_where_it_can_be():
-    free = free_memory('cpu')
-    assert free is None or 0 < free < 2**50

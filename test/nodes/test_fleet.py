@@ -11,10 +11,11 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from std_msgs.msg import UInt64
 
+from robion_ros.config import MAX_CAPACITY
 from robion_ros.manager.handover import Place
 from robion_ros.msg import RobotStatus, ServerStatus
 from robion_ros.nodes import fleet as module
-from robion_ros.nodes.fleet import ATTEMPTS, Fleet, places
+from robion_ros.nodes.fleet import ATTEMPTS, capacities, Fleet, places
 from robion_ros.srv import AssignRobots
 
 pytestmark = pytest.mark.ros
@@ -192,3 +193,9 @@ def test_a_server_is_alive_while_its_heart_beats_in_the_term_that_it_speaks_of(
     assert not fleet.alive()
     fleet._on_status('s', ServerStatus(state=ACTIVE, term=8))
     assert fleet.alive()['s'].term == 8
+
+
+def test_capacities_are_those_that_servers_say_within_limits() -> None:
+    said = {'s': ServerStatus(models=['a', 'b'], capacities=[4, 2**32 - 1]),
+            't': ServerStatus(models=['a', 'b'], capacities=[0]), 'u': ServerStatus(models=['a'])}
+    assert capacities(said) == {('s', 'a'): 4, ('s', 'b'): MAX_CAPACITY, ('t', 'a'): 0}

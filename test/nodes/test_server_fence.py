@@ -12,7 +12,7 @@ import pytest
 from std_msgs.msg import UInt64
 
 from robion_ros.msg import RobotStatus, ServerStatus
-from robion_ros.nodes import heart, qos, serving
+from robion_ros.nodes import heart, loading, qos
 from robion_ros.srv import AssignRobots
 
 pytestmark = pytest.mark.ros
@@ -105,12 +105,12 @@ def test_executor_that_hangs_stops_the_heart(world: Any, robot: Make,
 
 def test_heart_beats_while_models_are_loaded(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     beats: list[int] = []
-    loading, load = Event(), serving.load
+    go_on, load = Event(), loading.load
 
     def slow_load(*arguments: Any) -> Any:
-        loading.wait(20.0)
+        go_on.wait(20.0)
         return load(*arguments)
-    monkeypatch.setattr(serving, 'load', slow_load)
+    monkeypatch.setattr(loading, 'load', slow_load)
     world.node.create_subscription(UInt64, 'server_0/heartbeat',
                                    lambda beat: beats.append(beat.data), qos.HEARTBEAT_QOS)
     world.server(autostart=False)
@@ -119,7 +119,7 @@ def test_heart_beats_while_models_are_loaded(world: Any, monkeypatch: pytest.Mon
     count = len(beats)
     world.until(lambda: len(beats) > count + 20)
     assert not done()
-    loading.set()
+    go_on.set()
     world.until(lambda: world.statuses['server_0'].state == ServerStatus.INACTIVE)
     assert len(set(beats)) == 1
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.ros
 
 
 def status(*robots: RobotStatus, state: int = ServerStatus.ACTIVE) -> ServerStatus:
-    made = server_status(Header(), 'server_0', 7, 8, state, 'cpu', ['arm', 'crane'], {},
+    made = server_status(Header(), 'server_0', 7, 8, state, 'cpu', {'arm': 4, 'crane': 0}, {},
                          EngineStats(3, 40, 1.25, 9))
     made.robots = list(robots)
     return made
@@ -28,13 +28,14 @@ def values(entry: DiagnosticStatus) -> dict[str, str]:
 def test_server() -> None:
     made = status()
     assert (made.server, made.incarnation, made.term, made.device) == ('server_0', 7, 8, 'cpu')
-    assert list(made.models) == ['arm', 'crane']
+    assert list(made.models) == ['arm', 'crane'] and list(made.capacities) == [4, 0]
     assert (made.epoch, made.waiting, made.locksteps) == (9, 3, 40)
     assert (made.lockstep_time.sec, made.lockstep_time.nanosec) == (1, 250_000_000)
     entry, = diagnostics(made, {}).status
     assert (entry.name, entry.hardware_id) == ('robion: server_0', 'server_0')
     assert values(entry) == {
-        'device': 'cpu', 'models': 'arm crane', 'epoch': '9', 'robots': '0', 'waiting': '3',
+        'device': 'cpu', 'models': 'arm crane', 'capacities': '4 0',
+        'epoch': '9', 'robots': '0', 'waiting': '3',
         'locksteps': '40', 'lockstep ms': '1250.0'}
 
 

@@ -56,6 +56,7 @@ class FakeServer(Node):
         self.incarnation = time_ns()
         self.state = ServerStatus.ACTIVE
         self.models = ['pick', 'place']
+        self.capacities: list[int] = []
         self.ready = True
         self.mute = False
         self.refusal = ''
@@ -89,7 +90,8 @@ class FakeServer(Node):
             if not self.mute:
                 self.status.publish(ServerStatus(
                     server=self.get_name(), incarnation=self.incarnation, state=self.state,
-                    models=self.models, epoch=self.epoch, robots=list(self.robots.values())))
+                    models=self.models, capacities=self.capacities, epoch=self.epoch,
+                    robots=list(self.robots.values())))
 
     def on_assign(self, request: AssignRobots.Request,
                   response: AssignRobots.Response) -> AssignRobots.Response:
