@@ -30,16 +30,18 @@ ALLOWED = {
               'engine', 'manager', 'msg', 'shared_memory', 'srv'},
     'bench': {'core', 'config', 'factory_file', 'models', 'engine', 'manager', 'observed',
               'processes', 'supervisor', 'traffic_files', 'nodes'},
+    'simulation': {'core', 'config', 'factory_file', 'models', 'engine', 'manager', 'bench'},
     'supervisor': {'processes'},
     'launching': {'processes', 'supervisor'},
     'commands': {'architectures', 'bench', 'config', 'observed', 'factory_file', 'processes',
-                 'demo_summary', 'models', 'engine', 'manager', 'nodes', 'supervisor'},
+                 'demo_summary', 'models', 'engine', 'manager', 'nodes', 'simulation',
+                 'supervisor'},
     'cli': {'commands'},
 }
 """What each part of robion_ros may import of the others."""
 
 FOREIGN = {
-    'torch': {'models', 'engine', 'bench'},
+    'torch': {'models', 'engine', 'bench', 'simulation'},
     'matplotlib': {'bench'},
     'cuda': {'engine'},
     'triton': {'models'},

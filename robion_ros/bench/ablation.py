@@ -8,11 +8,13 @@ stage to the end of the last. Knows neither traffic nor deadlines.
 
 from collections.abc import Callable, Iterator, Mapping
 from statistics import median
+import sys
 from time import monotonic
 from typing import Any
 
 import numpy as np
 
+from robion_ros.bench.drive import SWITCH_INTERVAL
 from robion_ros.bench.modes import uncapped
 from robion_ros.bench.prepared import Prepared
 from robion_ros.bench.settings import BenchError
@@ -51,11 +53,24 @@ def run_ablation(prepared: Prepared, repeats: int,
 
     The caps of the prepared models are not what they were afterwards.
     """
+    yield from run_ways(prepared, repeats, say)
+    if is_capped(prepared):
+        yield from run_fixed_caps(prepared, repeats, say)
+
+
+def is_capped(prepared: Prepared) -> bool:
+    """Return whether the stages of prepared models can be kept from crowding out each other."""
+    return any(isinstance(model, Guarded) for model in prepared.ready.values())
+
+
+def run_ways(prepared: Prepared, repeats: int,
+             say: Callable[[str], None]) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of the ways that leave caps as they are: all but fixed caps."""
+    sys.setswitchinterval(SWITCH_INTERVAL)  # On a CPU stages wait for Python, too.
     ways: list[tuple[str, Pipeline]] = [
         (SERIAL, Lockstep(uncapped(prepared.ready), OneStage(prepared.device))),
         (NO_CAP, Lockstep(uncapped(prepared.ready), prepared.device))]
-    capped = any(isinstance(model, Guarded) for model in prepared.ready.values())
-    if capped:
+    if is_capped(prepared):
         ways.append((BEST_CAP, Lockstep(prepared.ready, prepared.device)))
     for way, pipeline in ways:
         say(way)
@@ -63,8 +78,6 @@ def run_ablation(prepared: Prepared, repeats: int,
             yield {**time_lockstep(pipeline, prepared.ready, vlm, adit, repeats), 'way': way,
                    **(find_cut(prepared, vlm, adit) if way == BEST_CAP else {'cap': None})}
         pipeline.close()
-    if capped:
-        yield from run_fixed_caps(prepared, repeats, say)
 
 
 def run_fixed_caps(prepared: Prepared, repeats: int,

@@ -9,15 +9,14 @@ the engine runs nor how requests are counted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
 import sys
 from time import monotonic, sleep
 
 from robion_ros.bench.network import Trip
 from robion_ros.bench.observations import Observations
-from robion_ros.bench.records import Ending, Record
+from robion_ros.bench.records import Record, settle
 from robion_ros.bench.settings import BenchError
-from robion_ros.core import ActionChunk, Dropped, DropReason, Outcome, Request
+from robion_ros.core import Dropped, DropReason, Outcome, Request
 from robion_ros.engine.engine import Engine
 
 SWITCH_INTERVAL = 0.0005
@@ -55,16 +54,16 @@ class EngineServing:
         self._assignments += 1
         self._engine.assign(self._assignments, {trip.arrival.robot.name: trip.arrival.robot.model
                                                 for trip in trips})
-        due = sorted((trip for trip in trips if trip.up is not None), key=_due)
+        due = sorted((trip for trip in trips if trip.up is not None), key=lambda trip: trip.due)
         lags: dict[tuple[str, int], float] = {}
         newest: dict[str, int] = {}
         start = monotonic() + HEADSTART
         for trip in due:
             self._check()
-            at = start + _due(trip)
+            at = start + trip.due
             while (left := at - monotonic()) > 0:
                 sleep(left)
-            lags[_key(trip)] = monotonic() - at
+            lags[trip.key] = monotonic() - at
             request = self._request(trip, start, at)
             if request.number < newest.get(request.robot, 0):
                 # Overtaken on its way: a server does not go back to an older observation.
@@ -78,7 +77,8 @@ class EngineServing:
             raise BenchError('the engine has ended by a fault, see the log')
         if self._doubled:
             raise BenchError(f'{self._doubled} requests had more than one outcome')
-        return [self._record(trip, start, lags.get(_key(trip), 0.0)) for trip in trips]
+        return [settle(trip, self._outcomes.pop(trip.key, None), start,
+                       lags.get(trip.key, 0.0)) for trip in trips]
 
     def close(self) -> None:
         """Stop the engine."""
@@ -99,26 +99,3 @@ class EngineServing:
         key = outcome.request.robot, outcome.request.number
         self._doubled += key in self._outcomes
         self._outcomes[key] = outcome
-
-    def _record(self, trip: Trip, start: float, lag: float) -> Record:
-        outcome = self._outcomes.pop(_key(trip), None)
-        if trip.up is None:
-            return Record(trip.arrival, Ending.LOST_UP)
-        if outcome is None:
-            return Record(trip.arrival, Ending.UNANSWERED, lag=lag)
-        if not isinstance(outcome, ActionChunk):
-            return Record(trip.arrival, Ending(outcome.reason.value), lag=lag)
-        ending, latency = Ending.LOST_DOWN, None
-        if trip.down is not None:
-            ending = Ending.ANSWERED
-            latency = outcome.finished + trip.down - (start + trip.arrival.at)
-        return Record(trip.arrival, ending, latency, lag, outcome.timings, outcome.batch)
-
-
-def _due(trip: Trip) -> float:
-    """Return when a request reaches the server, s since the start of the epoch."""
-    return inf if trip.up is None else trip.arrival.at + trip.up
-
-
-def _key(trip: Trip) -> tuple[str, int]:
-    return trip.arrival.robot.name, trip.arrival.number

@@ -8,7 +8,7 @@ of their figures. Knows nothing of what is sent, nor of serving.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,6 +100,16 @@ class Trip(NamedTuple):
     """s; None: lost before the server."""
     down: float | None = 0.0
     """s; None: its chunk will be lost."""
+
+    @property
+    def due(self) -> float:
+        """When the request reaches the server, s since the start of the epoch."""
+        return inf if self.up is None else self.arrival.at + self.up
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Robot and number: what no other request has."""
+        return self.arrival.robot.name, self.arrival.number
 
 
 def load_network(name: str) -> Network | None:

@@ -178,11 +178,28 @@ def draw_ways(axes: Any, found: Found) -> None:
     axes.margins(y=0.15)
 
 
+def draw_timeline(axes: Any, found: Found) -> None:
+    """Draw the part of the requests met in each second, and the robots without a server."""
+    seconds = [row['second'] for row in found['rows']]
+    axes.step(seconds, [row['attainment'] * 100 for row in found['rows']], where='post',
+              color=COLOURS[0], label='requests answered within the deadline')
+    axes.set(xlabel='virtual time, s', ylabel='requests of this second in time, %',
+             ylim=(-2, 103), title=f'{found["settings"]["servers"]} servers: {models(found)}')
+    other = axes.twinx()
+    other.step(seconds, [row['unserved'] for row in found['rows']], where='post',
+               color=COLOURS[1], label='robots without a server')
+    other.set(ylabel='robots without a server', ylim=(0, None))
+    axes.legend(loc='lower left')
+    other.legend(loc='lower right')
+    axes.grid(alpha=0.3)
+
+
 PICTURES: Mapping[str, Sequence[tuple[str, float, Draw]]] = {
     'capacity': (('capacity', 7.2, draw_capacity), ('latency', 7.2, draw_latency)),
     'sweep': (('attainment', 7.2, draw_attainment), ('latency', 7.2, draw_latency),
               ('distribution', 7.2, draw_distribution)),
     'colocate': (('capacity', 9.6, draw_capacity), ('attainment', 7.2, draw_attainment)),
+    'simulation': (('timeline', 7.2, draw_timeline),),
     'ablation': (('ways', 9.6, draw_ways), ('caps', 7.2, draw_caps)),
 }
 
@@ -231,14 +248,20 @@ def models(found: Found) -> str:
     settings, machine = found['settings'], found['machine']
     gpus = sorted({gpu['name'] for gpu in machine['gpus'].values()})
     named = ', '.join(settings['models'])
+    if found['kind'] == 'simulation':
+        return f'{named}\nsimulated, stage times: {Path(settings["times"]).name}'
     return f'{named}\n{gpus[0] if gpus else machine["cpu"]}'
 
 
 def conditions(found: Found) -> str:
     """Return what the figures hold for, as one line."""
     settings, machine = found['settings'], found['machine']
-    words = [f'batches up to {settings["max_batch"]}', f'seed {settings["seed"]}']
-    if found['kind'] == 'ablation':
+    words = [f'seed {settings["seed"]}']
+    if found['kind'] != 'simulation':
+        words.insert(0, f'batches up to {settings["max_batch"]}')
+    if found['kind'] == 'simulation':
+        words += [f'{settings["seconds"]:g} s', f'network: {settings["network"]}']
+    elif found['kind'] == 'ablation':
         words.append(f'median of {settings["repeats"]}')
     else:
         words += [f'{settings["epochs"]} epochs of {settings["seconds"]:g} s',

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from robion_ros.bench.arrivals import Arrival
-from robion_ros.core import Timings
+from robion_ros.bench.network import Trip
+from robion_ros.core import ActionChunk, Outcome, Timings
 
 
 class Ending(Enum):
@@ -49,3 +50,22 @@ class Record:
     def met(self) -> bool:
         """Whether the chunk reached the robot within the deadline."""
         return self.latency is not None and self.latency <= self.arrival.robot.slo
+
+
+def settle(trip: Trip, outcome: Outcome | None, start: float, lag: float = 0.0) -> Record:
+    """
+    Return the record of a request by its outcome at the server, None for none.
+
+    start is that of the epoch, on the clock of the outcome.
+    """
+    if trip.up is None:
+        return Record(trip.arrival, Ending.LOST_UP)
+    if outcome is None:
+        return Record(trip.arrival, Ending.UNANSWERED, lag=lag)
+    if not isinstance(outcome, ActionChunk):
+        return Record(trip.arrival, Ending(outcome.reason.value), lag=lag)
+    ending, latency = Ending.LOST_DOWN, None
+    if trip.down is not None:
+        ending = Ending.ANSWERED
+        latency = outcome.finished + trip.down - (start + trip.arrival.at)
+    return Record(trip.arrival, ending, latency, lag, outcome.timings, outcome.batch)

@@ -81,5 +81,4 @@ def as_columns(epochs: Sequence[Sequence[Record]]) -> Mapping[str, list[Any]]:
             for epoch, records in enumerate(epochs) for record in records]
     names = ('epoch', 'robot', 'number', 'at_ms', 'ending', 'latency_ms', 'batch', 'queue_ms',
              'vlm_ms', 'adit_ms', 'engine_ms')
-    return {name: list(column) for name, column in
-            zip(names, zip(*rows, strict=True), strict=True)}
+    return {name: [row[index] for row in rows] for index, name in enumerate(names)}

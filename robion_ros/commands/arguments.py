@@ -14,6 +14,7 @@ import re
 import sys
 
 from robion_ros.commands.bench_arguments import add_bench
+from robion_ros.commands.simulate_arguments import add_simulate
 from robion_ros.config import DEVICE, FieldError
 from robion_ros.factory_file import ConfigError
 from robion_ros.manager.errors import PlanError
@@ -24,8 +25,9 @@ exit codes:
   0    done; demo: the figures were good; up: ended by Ctrl-C
   1    there is no plan for the robots; demo: the figures were not good; check: it cannot be served
   2    wrong arguments or factory file, or a capacity that plan needs is not known; up: every
-       process refused to run; profile, capacity, bench: what is asked for cannot be measured here
-  130  demo, plan, profile, capacity, bench: ended by Ctrl-C before its time
+       process refused to run; profile, capacity, bench, simulate: what is asked for cannot be
+       measured here
+  130  demo, plan, profile, capacity, bench, simulate: ended by Ctrl-C before its time
   141  nobody reads the output any more
 """
 MOST_ROBOTS = 10_000
@@ -113,6 +115,7 @@ def make_parser() -> argparse.ArgumentParser:
                           help='of a run that count, s (default: 4)')
 
     add_bench(commands, number, output)
+    add_simulate(commands, number, output)
     return parser
 
 

@@ -19,9 +19,12 @@ from robion_ros.models.protocol import Model
 Answer = Callable[[Outcome], None]
 """Takes outcomes one by one, each as soon as it is there."""
 
+Clock = Callable[[], float]
+"""Tells the time: s of time.monotonic(), or of one that is simulated."""
+
 
 def make_chunk(model: Model, batch: Batch, row: int, vlm_time: float,
-               adit: Timed[torch.Tensor]) -> Outcome:
+               adit: Timed[torch.Tensor], clock: Clock = monotonic) -> Outcome:
     """Make the chunk of one row of a batch, or say why there is none."""
     ticket = batch.tickets[row]
     try:
@@ -33,7 +36,7 @@ def make_chunk(model: Model, batch: Batch, row: int, vlm_time: float,
     if not finite:
         return Dropped(ticket.request, DropReason.FAILED,
                        f'model {batch.model} gave an action that is not finite')
-    now = monotonic()
+    now = clock()
     timings = Timings(batch.started - ticket.submitted, vlm_time, adit.seconds,
                       now - ticket.submitted)
     return ActionChunk(ticket.request, actions, timings, len(batch.tickets), now)

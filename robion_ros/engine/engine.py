@@ -8,7 +8,6 @@ robots come from; it sees the names of the robots that may submit.
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from math import isfinite
 from statistics import median
 from threading import Condition, Thread
 from time import monotonic
@@ -18,8 +17,9 @@ from robion_ros.core import Dropped, DropReason, Outcome, Request
 from robion_ros.engine.answers import describe
 from robion_ros.engine.batch import Batch, make_ticket, Ticket
 from robion_ros.engine.device import Device, Prepared
+from robion_ros.engine.forming import form
 from robion_ros.engine.in_flight import approach, InFlight
-from robion_ros.engine.lockstep_times import Durations, Finish, LockstepTimes, never_late
+from robion_ros.engine.lockstep_times import Durations, LockstepTimes
 from robion_ros.engine.pipelines import Pipeline, PIPELINES
 from robion_ros.engine.policies import POLICIES
 from robion_ros.engine.queues import Queues
@@ -166,21 +166,10 @@ class Engine:
         """Form a batch, shed what is late if so told; wait while there is nothing at all to do."""
         with self._changed:
             while True:
-                now = monotonic()
-                finish = never_late if self._late == 'serve' else self._foresee(now, in_flight)
-                shed = self._queues.remove_lost(finish) if self._late == 'shed' else ()
-                batch = self._queues.take(now, finish)
+                batch, shed = form(self._queues, self._times, self._late, monotonic(), in_flight)
                 if batch or shed or in_flight or self._stopping:
                     return batch, shed
                 self._changed.wait()
-
-    def _foresee(self, now: float, in_flight: InFlight | None) -> Finish:
-        """Return when a batch would be finished that starts when what is in flight has ended."""
-        if in_flight is None:
-            return self._times.foresee(now, None)
-        end = in_flight.started + self._times.least(in_flight.loads)
-        beside = in_flight.entering.batch.load if in_flight.entering else None
-        return self._times.foresee(max(now, end if isfinite(end) else now), beside)
 
     def _refusal(self, request: Request) -> str:
         """Return why a request is not accepted, '' if it is."""

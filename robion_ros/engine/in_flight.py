@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from robion_ros.engine.answers import Answer, answer_all, describe, dropped, make_chunk
+from robion_ros.engine.answers import Answer, answer_all, Clock, describe, dropped, make_chunk
 from robion_ros.engine.batch import Batch
 from robion_ros.engine.device import Pending
 from robion_ros.engine.profile import Load
@@ -36,8 +36,10 @@ class Entering:
 class Leaving:
     """A batch in its ADiT stage."""
 
-    def __init__(self, model: Model, entering: Entering, adit: Pending[torch.Tensor]) -> None:
+    def __init__(self, model: Model, entering: Entering, adit: Pending[torch.Tensor],
+                 clock: Clock = monotonic) -> None:
         self.adit = adit
+        self._clock = clock
         self._model, self._entering = model, entering
         self._answered = False
 
@@ -55,7 +57,7 @@ class Leaving:
             answer_all(dropped(batch, f'{stage} stage: {describe(error)}'), answer)
             return
         for row in range(len(batch.tickets)):
-            answer(make_chunk(self._model, batch, row, vlm_time, timed))
+            answer(make_chunk(self._model, batch, row, vlm_time, timed, self._clock))
 
 
 @dataclass(eq=False)
@@ -77,15 +79,20 @@ class InFlight:
     """How long they took, when they have ended well."""
 
 
-def approach(in_flight: InFlight, seconds: float, answer: Answer) -> None:
+def due(in_flight: InFlight, seconds: float) -> float:
     """
-    Answer what ends, until the time for the successor of stages that take so many s.
+    Return when the successor of stages that take so many s should be launched; inf: at their end.
 
     Its launch takes the host longer than the device should wait, so it comes before their end;
     no sooner than it must, since its batch is fixed with it.
     """
-    until = in_flight.started + seconds - in_flight.lead
-    if not in_flight.lead or until == inf:
+    return in_flight.started + seconds - in_flight.lead if in_flight.lead else inf
+
+
+def approach(in_flight: InFlight, seconds: float, answer: Answer) -> None:
+    """Answer what ends, until the time for the successor of stages that take so many s."""
+    until = due(in_flight, seconds)
+    if until == inf:
         conclude(in_flight, answer)
         return
     while monotonic() < until and not all(stage.done() for stage in in_flight.stages):

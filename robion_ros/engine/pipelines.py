@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from robion_ros.engine.answers import Answer, answer_all, describe, dropped
+from robion_ros.engine.answers import Answer, answer_all, Clock, describe, dropped
 from robion_ros.engine.batch import Batch, stack
 from robion_ros.engine.device import Pending, Stages
 from robion_ros.engine.in_flight import conclude, Entered, Entering, InFlight, Leaving
@@ -50,8 +50,9 @@ class Pipeline(Protocol):
 class Lockstep:
     """Tick k runs the VLM stage of batch k beside the ADiT stage of batch k - 1 (paper)."""
 
-    def __init__(self, models: Mapping[str, Model], device: Stages) -> None:
-        self._models, self._lead = models, device.lead
+    def __init__(self, models: Mapping[str, Model], device: Stages,
+                 clock: Clock = monotonic) -> None:
+        self._models, self._lead, self._clock = models, device.lead, clock
         self._vlm = device.stage('vlm')
         self._adit = device.stage('adit')
 
@@ -71,14 +72,14 @@ class Lockstep:
         if before and entered:
             adit = self._adit.launch(partial(run_adit, self._models, before.batch, entered,
                                              batch.load if batch else None), after)
-            leaving = Leaving(self._models[before.batch.model], before, adit)
+            leaving = Leaving(self._models[before.batch.model], before, adit, self._clock)
             stages.append(adit)
         if in_flight:
             conclude(in_flight, answer)
         if not stages:
             return None
         return InFlight(tuple(stages), (batch.load if batch else None, beside), entering, leaving,
-                        self._lead, monotonic())
+                        self._lead, self._clock())
 
     def close(self) -> None:
         """Free the stages."""
@@ -89,8 +90,9 @@ class Lockstep:
 class Monolithic:
     """Tick k runs both stages of batch k one after the other: the reference and baseline."""
 
-    def __init__(self, models: Mapping[str, Model], device: Stages) -> None:
-        self._models, self._lead = models, device.lead
+    def __init__(self, models: Mapping[str, Model], device: Stages,
+                 clock: Clock = monotonic) -> None:
+        self._models, self._lead, self._clock = models, device.lead, clock
         self._stage = device.stage('monolithic')
 
     def tick(self, batch: Batch | None, in_flight: InFlight | None,
@@ -100,12 +102,12 @@ class Monolithic:
         if batch:
             vlm = self._stage.launch(partial(run_vlm, self._models, batch, None))
             adit = self._stage.launch(partial(enter_adit, self._models, batch, vlm))
-            leaving = Leaving(self._models[batch.model], Entering(batch, vlm), adit)
+            leaving = Leaving(self._models[batch.model], Entering(batch, vlm), adit, self._clock)
             launched = InFlight((vlm, adit), (batch.load, None), None, leaving, self._lead,
-                                monotonic())
+                                self._clock())
         if in_flight:
             conclude(in_flight, answer)
-        return replace(launched, started=monotonic()) if launched else None
+        return replace(launched, started=self._clock()) if launched else None
 
     def close(self) -> None:
         """Free the stage."""

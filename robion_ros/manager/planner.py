@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from robion_ros.config import FactoryConfig
 from robion_ros.manager.assignment import assign, Move, plan_moves, running_counts
+from robion_ros.manager.errors import Unserved
 from robion_ros.manager.evaluate import evaluate
 from robion_ros.manager.group import Counts
 from robion_ros.manager.handover import Place
@@ -74,3 +75,14 @@ def make_plan(factory: FactoryConfig, models: Mapping[str, str],
     problem = make_problem(factory, models, hosts, running, measured)
     traffic = solve(problem, factory.manager.time_limit)
     return place_robots(problem, traffic, models, running)
+
+
+def plan_most(factory: FactoryConfig, models: Mapping[str, str],
+              hosts: Mapping[str, Iterable[str]],
+              running: Mapping[str, Place],
+              measured: Counts = NONE) -> tuple[FactoryPlan, Unserved | None]:
+    """Plan for all robots, or for the most that fit and with why not for more."""
+    try:
+        return make_plan(factory, models, hosts, running, measured), None
+    except Unserved as error:
+        return place_robots(error.fitting, error.best, models, running), error

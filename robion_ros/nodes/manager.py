@@ -21,7 +21,7 @@ from robion_ros.factory_file import load
 from robion_ros.manager import errors
 from robion_ros.manager.assignment import moved
 from robion_ros.manager.handover import Place
-from robion_ros.manager.planner import FactoryPlan, make_plan, place_robots
+from robion_ros.manager.planner import FactoryPlan, plan_most
 from robion_ros.manager.population import (
     BadPopulation,
     new_models,
@@ -184,10 +184,7 @@ class ManagerNode(Node):
               running: Mapping[str, Place]) -> tuple[FactoryPlan, errors.Unserved | None]:
         """Plan for all robots, or for the most that fit and with why not for more."""
         hosts = {name: status.models for name, status in alive.items()}
-        try:
-            return make_plan(self._factory, models, hosts, running, capacities(alive)), None
-        except errors.Unserved as error:
-            return place_robots(error.fitting, error.best, models, running), error
+        return plan_most(self._factory, models, hosts, running, capacities(alive))
 
     def _on_rebalance(self, request: Rebalance.Request,
                       response: Rebalance.Response) -> Rebalance.Response:

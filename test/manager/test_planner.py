@@ -11,7 +11,7 @@ from robion_ros.manager.assignment import moved
 from robion_ros.manager.errors import InfeasiblePlan, NoServer, OverCapacity, Unserved
 from robion_ros.manager.evaluate import evaluate
 from robion_ros.manager.handover import Place
-from robion_ros.manager.planner import make_plan, make_problem, place_robots
+from robion_ros.manager.planner import make_plan, make_problem, place_robots, plan_most
 from robion_ros.manager.traffic import TrafficPlan
 
 CAPACITIES = {'a': 4, 'b': 2, 'c': 3}
@@ -127,6 +127,15 @@ def test_model_of_higher_priority_is_served_first() -> None:
         make_plan(first, models, {'s': ('a', 'b')}, {})
     plan = place_robots(caught.value.fitting, caught.value.best, models, {})
     assert set(plan.places) == {'b_1', 'b_2'}
+
+
+def test_the_most_are_planned_and_who_is_left_out_is_said() -> None:
+    plan, unserved = plan_most(FACTORY, robots(a=3), {'s': ('a',)}, {})
+    assert len(plan.places) == 3 and unserved is None
+    plan, unserved = plan_most(FACTORY, robots(a=6), {'s': ('a',)}, {})
+    assert len(plan.places) == 4 and isinstance(unserved, OverCapacity)
+    plan, unserved = plan_most(FACTORY, robots(a=1, b=1), {'s': ('a',)}, {})
+    assert set(plan.places) == {'a_1'} and isinstance(unserved, NoServer)
 
 
 def test_small_changes_move_nobody_without_need() -> None:
