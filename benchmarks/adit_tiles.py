@@ -95,7 +95,8 @@ def step(expert: Expert, given: Inputs, tiles: Tiles, space: Workspace) -> None:
     noise, cache, valid, cos, sin, _, first = given
     own = None if expert.norms.adaptive else first
     space.actions[:, -noise.shape[1]:].copy_(noise)
-    launch(expert, cache, valid, (cos, sin), own, space, tiles).step(space.steps[0], cache)
+    start = torch.zeros(len(noise), dtype=torch.int32, device='cuda')
+    launch(expert, cache, valid, (cos, sin), own, space, tiles).step(start, cache)
 
 
 def compile_step(architecture: str, batch: int, tiles: Tiles) -> str:

@@ -207,7 +207,7 @@ class ServerConfig:
     """One server node and its device."""
 
     models: tuple[str, ...]
-    """Models loaded on it."""
+    """Models loaded on it at its start."""
     device: str = 'cpu'
     """A torch device: cpu or cuda:<index>."""
     max_batch: int = 2

@@ -86,7 +86,7 @@ class Fake:
                 return np.zeros((3, 5), np.float32)
             case 'raise':
                 raise RuntimeError('out of ideas')
-            case 'die':
+            case 'exit':
                 raise SystemExit
         return actions.numpy()
 

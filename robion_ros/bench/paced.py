@@ -53,6 +53,6 @@ def pace(prepared: Prepared, vlm: float, adit: float) -> Prepared:
         raise BenchError(f'stages on {prepared.device.name} cannot be held up: only those on a '
                          'CPU are threads, which sleep')
 
-    def held(models: Mapping[str, Model]) -> Mapping[str, Model]:
+    def held(models: Mapping[str, Model]) -> dict[str, Model]:
         return {name: cast(Model, Paced(model, vlm, adit)) for name, model in models.items()}
     return replace(prepared, models=held(prepared.models), ready=held(prepared.ready))

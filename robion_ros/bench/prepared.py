@@ -5,7 +5,7 @@ Models made ready once for everything that is compared: the same weights, kernel
 Knows neither traffic nor pipelines.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 
 from robion_ros.bench.settings import BenchError
@@ -25,7 +25,7 @@ class Prepared:
     max_batch: int
     models: Mapping[str, Model]
     """As they were loaded."""
-    ready: Mapping[str, Model]
+    ready: MutableMapping[str, Model]
     """As they run best on the device, at batches up to max_batch, with caps where there are."""
     times: Durations = field(default_factory=dict)
     """What is known of their locksteps."""

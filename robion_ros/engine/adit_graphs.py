@@ -24,9 +24,11 @@ NOISE, ACTIONS = 'noise', 'actions'
 class AditGraphs:
     """The stage, at the sizes that were added."""
 
-    def __init__(self, model: Model, stream: torch.cuda.Stream) -> None:
+    def __init__(self, model: Model, stream: torch.cuda.Stream,
+                 warming: torch.cuda.Stream) -> None:
+        """Take streams to capture of without a cut, and to warm up in; see CaptureStreams."""
         self._model: Any = model  # Stepped, where steps are parted.
-        self._stream = stream
+        self._stream, self._warming = stream, warming
         self.steps = model.denoising_steps if isinstance(model, Stepped) else 0
         """Denoising steps that can be parted; 0: they cannot."""
         self.entering: dict[int, Tensors] = {}
@@ -38,16 +40,19 @@ class AditGraphs:
         self.rests: dict[tuple[int, int], Graph] = {}
         """By size and the steps before: what the stage does with all of the GPU."""
 
-    def add(self, size: int, entering: Tensors, pool: Pool) -> None:
-        """Capture a size without a cut; what enters it will be copied into entering."""
+    def enter(self, size: int, entering: Tensors) -> None:
+        """Run a size, and make its buffers; what enters it will be copied into entering."""
         self.entering[size] = entering
-        run = partial(run_all, self._model, entering)
-        actions = warm_up(run, self._stream)
-        self._actions[size] = actions[ACTIONS]
-        self.graphs[size, WHOLE] = Graph(run, actions, self._stream, pool)
+        self._actions[size] = warm_up(partial(run_all, self._model, entering),
+                                      self._warming)[ACTIONS]
+
+    def capture_whole(self, size: int, pool: Pool) -> None:
+        """Capture a size without a cut."""
+        self.graphs[size, WHOLE] = Graph(partial(run_all, self._model, self.entering[size]),
+                                         {ACTIONS: self._actions[size]}, self._stream, pool)
 
     def capture(self, size: int, cut: Cut, partitions: Partitions, pool: Pool) -> None:
-        """Capture a size on what a cut leaves to it, unless it is there."""
+        """Capture a size on what a cut leaves to it, unless it is there; others may run."""
         if (size, cut) in self.graphs:
             return
         entering, actions = self.entering[size], {ACTIONS: self._actions[size]}
@@ -58,12 +63,15 @@ class AditGraphs:
             run = partial(run_first, self._model, entering, numbers[:cut.steps])
         stream = partitions.streams(cut.cap).adit
         with held_to(partitions.sms - cut.cap, partitions.sms):
-            warm_up(run, stream)  # Its kernels may be others than before.
+            warm_up(run, self._warming)  # Its kernels may be others than before.
             self.graphs[size, cut] = Graph(run, outputs, stream, pool)
         if cut.steps and (size, cut.steps) not in self.rests:
-            rest = partial(run_rest, self._model, entering, outputs, numbers[cut.steps:])
-            warm_up(rest, self._stream)
-            self.rests[size, cut.steps] = Graph(rest, actions, self._stream, pool)
+            rest = partial(run_rest, self._model, entering, numbers[cut.steps:])
+            # On copies: what runs may be reading the buffers, and steps write to them.
+            warm_up(partial(rest, {name: tensor.clone() for name, tensor in outputs.items()}),
+                    self._warming)
+            self.rests[size, cut.steps] = Graph(partial(rest, outputs), actions, self._stream,
+                                                pool)
 
     def replay(self, size: int, cut: Cut) -> None:
         """Enqueue the stage on what was copied into entering."""
@@ -96,7 +104,7 @@ class AditGraphs:
         """Return where what steps need is handed from one graph to the next."""
         if size not in self._begun:
             self._begun[size] = warm_up(
-                lambda: begin(self._model, self.entering[size])[1], self._stream)
+                lambda: begin(self._model, self.entering[size])[1], self._warming)
         return self._begun[size]
 
 
@@ -123,8 +131,8 @@ def run_first(model: Stepped, entering: Tensors, steps: Sequence[torch.Tensor]) 
     return {**own, ACTIONS: actions}
 
 
-def run_rest(model: Stepped, entering: Tensors, handed: Tensors,
-             steps: Sequence[torch.Tensor]) -> Tensors:
+def run_rest(model: Stepped, entering: Tensors, steps: Sequence[torch.Tensor],
+             handed: Tensors) -> Tensors:
     """Run the other steps from what the first ones handed over; return the actions."""
     actions = handed[ACTIONS]
     for step in steps:

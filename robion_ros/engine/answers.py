@@ -27,12 +27,17 @@ def make_chunk(model: Model, batch: Batch, row: int, vlm_time: float,
                adit: Timed[torch.Tensor], clock: Clock = monotonic) -> Outcome:
     """Make the chunk of one row of a batch, or say why there is none."""
     ticket = batch.tickets[row]
+    wanted = model.spec.horizon, model.spec.action_size
     try:
         actions = model.postprocess(adit.value[row], ticket.request.observation)
-        finite = np.isfinite(actions).all()
-    except Exception as error:
+        shape, finite = np.shape(actions), np.isfinite(actions).all()
+    except BaseException as error:  # Also SystemExit, which would end the engine's thread.
         return Dropped(ticket.request, DropReason.FAILED,
                        f'model {batch.model}: postprocessing: {describe(error)}')
+    if shape != wanted:
+        return Dropped(ticket.request, DropReason.FAILED,
+                       f'model {batch.model} gave actions of shape {list(shape)}, must be '
+                       f'{list(wanted)}')
     if not finite:
         return Dropped(ticket.request, DropReason.FAILED,
                        f'model {batch.model} gave an action that is not finite')
@@ -54,6 +59,10 @@ def answer_all(outcomes: Iterable[Outcome], answer: Answer) -> None:
         answer(outcome)
 
 
-def describe(error: Exception) -> str:
-    """Return an exception as one line."""
-    return ' '.join(f'{type(error).__name__}: {error}'.split())
+def describe(error: BaseException) -> str:
+    """Return an exception as one line, whatever it does when it is asked."""
+    try:
+        text = str(error).encode(errors='replace').decode()  # Or no message could carry it.
+    except Exception:
+        text = 'it cannot say what'
+    return ' '.join(f'{type(error).__name__}: {text}'.split())

@@ -10,20 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 import logging
 from pathlib import Path
-from time import monotonic
 from typing import Any, Generic, TypeVar
 
 import torch
 
 from robion_ros.engine.batch import batch_sizes
 from robion_ros.engine.cuda_calls import has_passed, new_event, new_stream
+from robion_ros.engine.cuda_prepared import CudaPrepared
 from robion_ros.engine.device import Memory, Prepared, Timed
-from robion_ros.engine.graphed import GraphedModel
 from robion_ros.engine.machine import describe_gpu
-from robion_ros.engine.partition import open_partitions, Partitions
-from robion_ros.engine.profile import best, Cut, default_folder, Load, Progress, Table, WHOLE
-from robion_ros.engine.profiler import PRIORITIES, profile, profile_file
-from robion_ros.engine.warm_up import example
+from robion_ros.engine.partition import open_partitions
+from robion_ros.engine.profile import default_folder, Progress, Table
+from robion_ros.engine.profiler import PRIORITIES, profile_file
 from robion_ros.models.protocol import Model
 
 logger = logging.getLogger(__name__)
@@ -46,14 +44,14 @@ class CudaPending(Generic[T]):
     def __init__(self, run: Callable[[], T], after: Sequence[Any],
                  stream: torch.cuda.Stream, events: Events) -> None:
         self._start, self._end = events
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         with torch.cuda.stream(stream), torch.inference_mode():
             for other in after:
                 stream.wait_event(other._end)
             self._start.record(stream)
             try:
                 self._value = run()
-            except Exception as error:  # It is the result's, as on every device.
+            except BaseException as error:  # It is the result's, as on every device.
                 self._error = error
             self._end.record(stream)
 
@@ -139,16 +137,14 @@ class CudaDevice:
 
     def prepare(self, models: Mapping[str, Model], max_batch: int, beside: bool) -> Prepared:
         """Capture every model at every batch size; find the caps for stages side by side."""
-        table: Table = {}
         with torch.cuda.device(self._device):
-            graphed = self._capture(models, batch_sizes(max_batch))
             partitions = open_partitions(self._device.index) if beside else None
-            if partitions:
-                table = profile(graphed, batch_sizes(max_batch), partitions, self.profile_file)
-                guard(graphed, table, partitions)
+            prepared = CudaPrepared(models, batch_sizes(max_batch), self._device, partitions,
+                                    self.profile_file)
+            prepared.guard()
         logger.info('%s: %.2f GB of memory in use', self.name,
                     torch.cuda.memory_reserved(self._device) / 1e9)
-        return Prepared(graphed, {pair: min(times.values()) for pair, times in table.items()})
+        return prepared
 
     def profile(self, models: Mapping[str, Model], max_batch: int, again: bool,
                 report: Progress) -> tuple[Path, Table]:
@@ -162,42 +158,6 @@ class CudaDevice:
             raise ValueError('the multiprocessors of this GPU cannot be divided, as the warning '
                              'says: there is nothing to profile')
         with torch.cuda.device(self._device):
-            graphed = self._capture(models, batch_sizes(max_batch))
-            return self.profile_file.path, profile(graphed, batch_sizes(max_batch), partitions,
-                                                   self.profile_file, again, report)
-
-    def _capture(self, models: Mapping[str, Model],
-                 sizes: tuple[int, ...]) -> dict[str, GraphedModel]:
-        """Capture models without caps."""
-        pools = {stage: torch.cuda.graph_pool_handle() for stage in ('vlm', 'adit')}
-        graphed = {}
-        for name, model in models.items():
-            torch.cuda.empty_cache()
-            start, before = monotonic(), torch.cuda.memory_reserved(self._device)
-            graphed[name] = GraphedModel(model, example(name, model), sizes, self._device, pools)
-            torch.cuda.empty_cache()
-            taken = torch.cuda.memory_reserved(self._device) - before
-            logger.info('%s: graphs of batch sizes %s captured in %.1f s, %.2f GB', name,
-                        ', '.join(map(str, sizes)), monotonic() - start, taken / 1e9)
-        return graphed
-
-
-def guard(models: Mapping[str, GraphedModel], table: Table, partitions: Partitions) -> None:
-    """Give each two batches that meet the cut that is best for them."""
-    cuts = {pair: best(times) for pair, times in table.items()}
-    used = {(pair, cut) for pair, cut in cuts.items() if cut != WHOLE}
-    pools = {stage: torch.cuda.graph_pool_handle() for stage in ('vlm', 'adit')}
-    # The largest first, so that the others fit into its memory.
-    for load, cut in sorted({(pair.vlm, Cut(cut.cap)) for pair, cut in used}, key=by_size):
-        models[load.model].capture(load.batch, cut, partitions, pools['vlm'])
-    for load, cut in sorted({(pair.adit, cut) for pair, cut in used}, key=by_size):
-        models[load.model].adit_graphs.capture(load.batch, cut, partitions, pools['adit'])
-    for name, model in models.items():
-        model.keep(name, cuts)
-    torch.cuda.empty_cache()
-
-
-def by_size(captured: tuple[Load, Cut]) -> tuple[int, str, Cut]:
-    """Sort by batch size, the largest first."""
-    load, cut = captured
-    return -load.batch, load.model, cut
+            prepared = CudaPrepared(models, batch_sizes(max_batch), self._device, partitions,
+                                    self.profile_file)
+            return self.profile_file.path, prepared.profile(again, report)

@@ -9,6 +9,7 @@ knows models by their two stages alone.
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+import gc
 from pathlib import Path
 import re
 from time import perf_counter
@@ -64,12 +65,28 @@ class Stage(Protocol):
         """Finish what was launched and free the stage."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Prepared:
-    """Models as they run best on a device, and what is known of their locksteps there."""
+    """
+    Models as they run best on a device, and what is known of their locksteps there.
 
-    models: Mapping[str, Model]
+    More may come and go while they run. models are those that an engine serves: it is the
+    engine that adds to them and removes from them, between two locksteps.
+    """
+
+    models: dict[str, Model]
     times: Durations = field(default_factory=dict)
+
+    def add(self, name: str, model: Model) -> 'Prepared':
+        """
+        Prepare one more; return it alone, with the times of its locksteps.
+
+        Changes nothing where it cannot be, and raises what the model or the device raises.
+        """
+        return Prepared({name: model})
+
+    def remove(self, name: str) -> None:
+        """Free what was prepared of a model that no engine serves any more."""
 
 
 class Memory(NamedTuple):
@@ -206,12 +223,18 @@ class CpuDevice:
 
     def prepare(self, models: Mapping[str, Model], max_batch: int, beside: bool) -> Prepared:
         """Return models as they are, and no times."""
-        return Prepared(models)
+        return Prepared(dict(models))
 
     def profile(self, models: Mapping[str, Model], max_batch: int, again: bool,
                 report: Progress) -> tuple[Path, Table]:
         """Raise ValueError."""
         raise ValueError('a CPU is not divided between the stages: there is nothing to profile')
+
+
+def free_memory() -> None:
+    """Give back the memory of models and engines that nobody uses any more, also to the GPU."""
+    gc.collect()  # They hold each other in circles, which may not be looked for in hours.
+    torch.cuda.empty_cache()  # Nothing where no GPU is in use.
 
 
 def open_device(name: str) -> Device:

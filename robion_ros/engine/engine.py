@@ -6,10 +6,10 @@ Every request submitted ends in exactly one outcome. The engine knows neither to
 robots come from; it sees the names of the robots that may submit.
 """
 
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, MutableMapping
 from statistics import median
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
 from time import monotonic
 
 from robion_ros.config import ServerConfig
@@ -24,42 +24,53 @@ from robion_ros.engine.pipelines import Pipeline, PIPELINES
 from robion_ros.engine.policies import POLICIES
 from robion_ros.engine.queues import Queues
 from robion_ros.engine.stats import EngineStats
-from robion_ros.engine.warm_up import warm_up
+from robion_ros.engine.warm_up import Trial, warm_up
 from robion_ros.models.protocol import Model
 
 HISTORY = 256
 """Locksteps whose durations are remembered."""
+LOOK = 0.5
+"""How often whoever waits for the engine's thread looks whether it still runs, s."""
 
 
 class Engine:
     """
     A set of loaded models on one device.
 
-    A constructed engine is ready: every model has run once at every batch size. on_outcome gets
-    the one outcome of every request, from the engine's thread or a caller's; it must neither
-    block nor raise.
+    A constructed engine is ready: every model has run once at every batch size. Models may come
+    and go while it serves. on_outcome gets the one outcome of every request, from the engine's
+    thread or a caller's; it must neither block nor raise.
     """
 
-    def __init__(self, models: Mapping[str, Model], pipeline: Pipeline, server: ServerConfig,
-                 on_outcome: Callable[[Outcome], None], times: Durations | None = None) -> None:
+    def __init__(self, models: MutableMapping[str, Model], pipeline: Pipeline,
+                 server: ServerConfig, on_outcome: Callable[[Outcome], None],
+                 times: Durations | None = None) -> None:
         """
         Take a pipeline of the models over; raise RuntimeError if one cannot run in it.
 
-        times are what is known of its locksteps before the first.
+        models is what the pipeline looks them up in, and changes with add and remove. times are
+        what is known of its locksteps before the first.
         """
         self._models = models
         self._late = server.late
         self._on_outcome = on_outcome
         self._queues = Queues(models, POLICIES[server.policy], server.max_batch)
         self._pipeline = pipeline
+        self._max_batch = server.max_batch
+        self._one_change = Lock()
+        """Held while a model comes or goes."""
         self._changed = Condition()
         """Guards everything below."""
+        self._trial: Trial | None = None
+        """Of the model that comes."""
+        self._running: frozenset[str] = frozenset()
+        """Models of what is in flight."""
         self._robots: Mapping[str, str] = {}
         self._epoch = 0
         self._accepting = True
         self._stopping = False
-        self._open = 0
-        """Requests accepted whose outcome has not been called out."""
+        self._open = Counter[str]()
+        """By model: requests accepted whose outcome has not been called out."""
         self._durations: deque[float] = deque(maxlen=HISTORY)
         self._locksteps = 0
         self._times = LockstepTimes(times or {})
@@ -77,14 +88,14 @@ class Engine:
         """Queue a request; its preprocessing runs in the caller's thread."""
         try:
             ticket = make_ticket(self._models[request.model], request, monotonic())
-        except Exception as error:
+        except BaseException as error:  # Also SystemExit, which would end the caller's thread.
             self._on_outcome(Dropped(request, DropReason.FAILED,
                                      f'model {request.model}: preprocessing: {describe(error)}'))
             return
         with self._changed:
             refusal = self._refusal(request)
             replaced = None if refusal else self._queues.put(ticket)
-            self._open += not refusal
+            self._open[request.model] += not refusal
             self._changed.notify_all()
         if refusal:
             self._on_outcome(Dropped(request, DropReason.CANCELLED, refusal))
@@ -118,7 +129,50 @@ class Engine:
         """
         with self._changed:
             self._accepting = False
-            return self._changed.wait_for(lambda: not self._open, timeout)
+            return self._changed.wait_for(lambda: not self._open.total(), timeout)
+
+    def add(self, name: str, model: Model, times: Durations | None = None) -> None:
+        """
+        Take one more model, once it has run at every batch size between what is served.
+
+        times are what is known of its locksteps. Blocks for as many locksteps as there are batch
+        sizes. Changes nothing, and raises RuntimeError, if the model cannot run.
+        """
+        with self._one_change:
+            assert name not in self._models
+            trial = Trial(name, model, self._max_batch)
+            with self._changed:
+                self._models[name], self._trial = model, trial
+                self._times.know(times or {})
+                self._changed.notify_all()
+                while (not trial.ended or name in self._running) and self.alive:
+                    self._changed.wait(LOOK)
+                self._trial = None
+                if not (fault := trial.fault or ('' if trial.ended else 'the engine has stopped')):
+                    self._queues.add(name)
+                    return
+                self._forget(name)
+            raise RuntimeError(fault)
+
+    def remove(self, name: str, timeout: float) -> bool:
+        """
+        Let a model go that no robot is assigned to, when all that it accepted has ended.
+
+        Return False, and change nothing, if timeout s were short. Raise ValueError if robots are
+        assigned to it. Whatever it had on the device is done then.
+        """
+        def users() -> list[str]:
+            return [robot for robot, model in self._robots.items() if model == name]
+
+        with self._one_change, self._changed:
+            ended = self._changed.wait_for(
+                lambda: users() or not (self._open[name] or name in self._running), timeout)
+            if users():
+                raise ValueError(f'{", ".join(users())} are served with model {name}')
+            if ended:
+                self._queues.drop(name)
+                self._forget(name)
+            return bool(ended)
 
     def resume(self) -> None:
         """Accept again after drain; an engine that was stopped stays so."""
@@ -150,23 +204,34 @@ class Engine:
 
     def _run(self) -> None:
         in_flight: InFlight | None = None
-        while True:
-            if in_flight:
-                approach(in_flight, self._times.least(in_flight.loads), self._answer)
-            batch, shed = self._admit(in_flight)
-            if batch or in_flight:
-                ended, in_flight = in_flight, self._pipeline.tick(batch, in_flight, self._answer)
-                self._record(ended)
-            elif not shed:
-                return
-            for ticket in shed:
-                self._drop(ticket, DropReason.SHED, 'its deadline could not be met')
+        goes_on = True
+        while goes_on:
+            in_flight, goes_on = self._step(in_flight)
+            with self._changed:  # Now that nothing holds what has ended: remove waits for it.
+                self._running = in_flight.models if in_flight else frozenset()
+                self._changed.notify_all()
+
+    def _step(self, in_flight: InFlight | None) -> tuple[InFlight | None, bool]:
+        """Run one lockstep; return what is in flight then, and False at the end of all."""
+        if in_flight:
+            approach(in_flight, self._times.least(in_flight.loads), self._answer)
+        batch, shed = self._admit(in_flight)
+        launched = None
+        if batch or in_flight:
+            launched = self._pipeline.tick(batch, in_flight, self._answer)
+            self._record(in_flight)
+        for ticket in shed:
+            self._drop(ticket, DropReason.SHED, 'its deadline could not be met')
+        return launched, bool(batch or in_flight or shed)
 
     def _admit(self, in_flight: InFlight | None) -> tuple[Batch | None, tuple[Ticket, ...]]:
         """Form a batch, shed what is late if so told; wait while there is nothing at all to do."""
         with self._changed:
             while True:
-                batch, shed = form(self._queues, self._times, self._late, monotonic(), in_flight)
+                now = monotonic()
+                if self._trial and (batch := self._trial.next(now)):
+                    return batch, ()
+                batch, shed = form(self._queues, self._times, self._late, now, in_flight)
                 if batch or shed or in_flight or self._stopping:
                     return batch, shed
                 self._changed.wait()
@@ -190,12 +255,21 @@ class Engine:
             self._failed = False
 
     def _answer(self, outcome: Outcome) -> None:
-        """Call out the outcome of a request that was accepted."""
-        self._on_outcome(outcome)
+        """Call out the outcome of a request that was accepted, if it is not of a trial."""
+        trial = self._trial
+        tried = trial is not None and trial.takes(outcome)
+        if not tried:
+            self._on_outcome(outcome)
         with self._changed:
             self._failed |= isinstance(outcome, Dropped) and outcome.reason is DropReason.FAILED
-            self._open -= 1
-            self._changed.notify_all()  # drain waits for this
+            self._open[outcome.request.model] -= not tried
+            self._changed.notify_all()  # drain, add and remove wait for this
+
+    def _forget(self, name: str) -> None:
+        """Remove all traces of a model."""
+        del self._models[name]
+        self._open.pop(name, None)
+        self._times.forget(name)
 
     def _drop(self, ticket: Ticket, reason: DropReason, detail: str) -> None:
         self._answer(Dropped(ticket.request, reason, detail))

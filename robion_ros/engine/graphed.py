@@ -8,6 +8,7 @@ stages keep to their parts of the GPU. Knows neither queues nor how cuts are cho
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import torch
 
@@ -24,19 +25,40 @@ BLOCKS = 128
 """Requests of a model that may wait in pinned memory."""
 
 
+class CaptureStreams(NamedTuple):
+    """
+    Streams of which models are captured, one set for all that an engine serves.
+
+    The library of matrix products keeps one workspace for each stream, and two products in one
+    can hang. So graphs that run side by side must come from different ones, and what runs before
+    a capture from a third: graphs of other models may be running. Streams are lent again and
+    again, but those of another priority are others.
+    """
+
+    vlm: torch.cuda.Stream
+    adit: torch.cuda.Stream
+    warm_up: torch.cuda.Stream
+    """Nothing is captured of it."""
+
+
+def capture_streams(device: torch.device) -> CaptureStreams:
+    """Return streams to capture of."""
+    return CaptureStreams(new_stream(device), new_stream(device, priority=-1),
+                          new_stream(device))
+
+
 class GraphedModel:
     """A model in graphs, of the sizes that it was captured with."""
 
     def __init__(self, model: Model, ticket: Ticket, sizes: tuple[int, ...],
-                 device: torch.device, pools: Mapping[str, Pool]) -> None:
+                 device: torch.device, pools: Mapping[str, Pool],
+                 streams: CaptureStreams | None = None) -> None:
         """Capture every size, the largest first, so that the others fit into its memory."""
+        self.model = model
         self.spec, self.preprocess = model.spec, model.preprocess
         self.noise, self.postprocess = model.noise, model.postprocess
-        # Graphs that run side by side must come from different streams: the library of matrix
-        # products keeps one workspace for each, and two products in one can hang. Streams are
-        # lent again and again, but those of another priority are others.
-        self._stream = new_stream(device)
-        self.adit_graphs = AditGraphs(model, new_stream(device, priority=-1))
+        streams = streams or capture_streams(device)
+        self.adit_graphs = AditGraphs(model, streams.adit, streams.warm_up)
         layout = lay_out({**ticket.inputs, NOISE: ticket.noise})
         self._blocks = Blocks(layout, BLOCKS, device.type == 'cuda')
         example = self.pack(ticket.inputs, ticket.noise)
@@ -49,24 +71,41 @@ class GraphedModel:
         self.vlm_graphs: dict[tuple[int, int], Graph] = {}
         """By size and cap."""
         self._name, self._cuts = '', dict[Pair, Cut]()
-        for size in sorted(sizes, reverse=True):
-            place = torch.empty(size, layout.size, dtype=torch.uint8, device=device)
+        sizes = tuple(sorted(sizes, reverse=True))
+        for size in sizes:
+            self._warm_up(size, example, streams.warm_up, device)
+        # Graphs cannot take what torch keeps for other uses.
+        torch.cuda.empty_cache()
+        for size in sizes:
+            self.vlm_graphs[size, WHOLE.cap] = Graph(self._vlm_runs[size], self._contexts[size],
+                                                     streams.vlm, pools['vlm'])
+            self.adit_graphs.capture_whole(size, pools['adit'])
+
+    def _warm_up(self, size: int, example: Block, stream: torch.cuda.Stream,
+                 device: torch.device) -> None:
+        """Run both stages at a size, and make the buffers that its graphs read and write."""
+        with torch.cuda.stream(stream):
+            place = torch.empty(size, self._blocks.layout.size, dtype=torch.uint8, device=device)
             place.copy_(example.memory.expand(size, -1))
-            self._rows[size] = place.unbind(0)
-            self._vlm_inputs[size] = layout.views(place)
-            self._vlm_runs[size] = partial(run_vlm, model, self._vlm_inputs[size])
-            context = warm_up(self._vlm_runs[size], self._stream)
-            self._contexts[size] = context
-            self.vlm_graphs[size, WHOLE.cap] = Graph(self._vlm_runs[size], context, self._stream,
-                                                     pools['vlm'])
-            entering = {**context, NOISE: self._vlm_inputs[size][NOISE]}
-            self.adit_graphs.add(size, {name: tensor.clone() for name, tensor in entering.items()},
-                                 pools['adit'])
+        self._rows[size] = place.unbind(0)
+        self._vlm_inputs[size] = self._blocks.layout.views(place)
+        self._vlm_runs[size] = partial(run_vlm, self.model, self._vlm_inputs[size])
+        context = self._contexts[size] = warm_up(self._vlm_runs[size], stream)
+        noise = self._vlm_inputs[size][NOISE]
+        with torch.cuda.stream(stream):
+            entering = {name: tensor.clone() for name, tensor in {**context, NOISE: noise}.items()}
+        self.adit_graphs.enter(size, entering)
 
     @property
     def steps(self) -> int:
         """Denoising steps that can be parted; 0: they cannot."""
         return self.adit_graphs.steps
+
+    @property
+    def caps(self) -> Mapping[str, set[int]]:
+        """The caps of the graphs that there are, by stage."""
+        return {'vlm': {cap for _, cap in self.vlm_graphs},
+                'adit': {cut.cap for _, cut in self.adit_graphs.graphs}}
 
     @property
     def shapes(self) -> str:
@@ -93,6 +132,20 @@ class GraphedModel:
             del self.vlm_graphs[key]
         self.adit_graphs.keep({(pair.adit.batch, cut) for pair, cut in cuts.items()
                                if pair.adit.model == name})
+
+    @property
+    def cuts(self) -> Mapping[Pair, Cut]:
+        """The cuts to run under, by the two batches that meet, of which one is this model's."""
+        return self._cuts
+
+    def meet(self, cuts: Mapping[Pair, Cut]) -> None:
+        """Take cuts for batches that could not be met before, while others run under theirs."""
+        self._cuts = {**self._cuts, **cuts}
+
+    def part(self, other: str) -> None:
+        """Forget the cuts for batches of a model that is gone, and drop what only they used."""
+        self.keep(self._name, {pair: cut for pair, cut in self._cuts.items()
+                               if other not in (pair.vlm.model, pair.adit.model)})
 
     def pack(self, inputs: Tensors, noise: torch.Tensor) -> Block:
         """Copy what a request brings to where one copy takes it from; in any thread."""

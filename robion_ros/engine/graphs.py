@@ -28,12 +28,16 @@ class Graph:
         self._function = function  # It holds the inputs.
         self._outputs = outputs
         self._graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize(stream.device)
-        with torch.cuda.graph(self._graph, pool=pool, stream=stream,
-                              capture_error_mode='thread_local'):
-            # What the function returns lies in memory that the pool's next capture takes.
-            for name, tensor in function().items():
-                outputs[name].copy_(tensor)
+        # Not torch.cuda.graph, which waits for all of the GPU and gives torch's free memory back:
+        # another thread may be serving. Nothing runs here, so nothing need be waited for.
+        with torch.cuda.stream(stream):
+            self._graph.capture_begin(pool=pool, capture_error_mode='thread_local')
+            try:
+                # What the function returns lies in memory that the pool's next capture takes.
+                for name, tensor in function().items():
+                    outputs[name].copy_(tensor)
+            finally:
+                self._graph.capture_end()
 
     def replay(self) -> None:
         """Enqueue the call on the current stream, under the cap of the stream of the capture."""
@@ -41,11 +45,16 @@ class Graph:
 
 
 def warm_up(function: Callable[[], Tensors], stream: torch.cuda.Stream) -> Tensors:
-    """Run a function before its capture; return buffers that fit what it returned."""
-    torch.cuda.synchronize(stream.device)
+    """
+    Run a function before its capture; return buffers that fit what it returned.
+
+    Where graphs may be running meanwhile, none of them may be of this stream: the library of
+    matrix products keeps one workspace for each, and a graph has it for good.
+    """
+    stream.wait_stream(torch.cuda.current_stream(stream.device))
     with torch.cuda.stream(stream):
         for _ in range(WARM_UPS):
             outputs = function()
         kept = {name: tensor.clone() for name, tensor in outputs.items()}
-    torch.cuda.synchronize(stream.device)
+    stream.synchronize()
     return kept

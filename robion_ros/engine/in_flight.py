@@ -53,7 +53,7 @@ class Leaving:
             vlm_time = self._entering.vlm.result().seconds
             stage = 'ADiT'
             timed = self.adit.result()
-        except Exception as error:
+        except BaseException as error:
             answer_all(dropped(batch, f'{stage} stage: {describe(error)}'), answer)
             return
         for row in range(len(batch.tickets)):
@@ -77,6 +77,11 @@ class InFlight:
     """When the host knew the stages to run, s of time.monotonic()."""
     seconds: float = 0.0
     """How long they took, when they have ended well."""
+
+    @property
+    def models(self) -> frozenset[str]:
+        """The models that run."""
+        return frozenset(load.model for load in self.loads if load)
 
 
 def due(in_flight: InFlight, seconds: float) -> float:
@@ -110,5 +115,5 @@ def conclude(in_flight: InFlight, answer: Answer) -> None:
             stage.wait()
         in_flight.seconds = max(end.since(start) for end in in_flight.stages
                                 for start in in_flight.stages)
-    except Exception:
+    except BaseException:
         in_flight.seconds = 0.0

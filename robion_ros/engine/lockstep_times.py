@@ -42,6 +42,16 @@ class LockstepTimes:
             self._slowness.append(seconds / least)
         self._confirmed.update({load.model: now for load in (vlm, adit) if load})
 
+    def know(self, stored: Durations) -> None:
+        """Take the times of a profile for models that have come."""
+        self._least = {**stored, **self._least}
+
+    def forget(self, model: str) -> None:
+        """Forget the times of a model that is gone: another one may get its name."""
+        self._least = {loads: seconds for loads, seconds in self._least.items()
+                       if model not in [load.model for load in loads if load]}
+        self._confirmed.pop(model, None)
+
     def least(self, loads: tuple[Load | None, Load | None]) -> float:
         """Return the least that a lockstep is known to take, s; infinity if nothing is."""
         return self._least.get(loads, inf)  # type: ignore[arg-type]

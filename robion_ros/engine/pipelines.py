@@ -3,8 +3,9 @@
 How the two stages of successive batches follow each other: in lockstep, or in sequence.
 
 A pipeline's tick launches the next batch behind what the last tick left in flight, brings that
-to its end, and returns what is now in flight. Nothing else is remembered between ticks. It does
-not know where batches come from and where chunks go.
+to its end, and returns what is now in flight. Nothing else is remembered between ticks; the model
+of a batch is looked up for each stage, since others may come and go meanwhile. It does not know
+where batches come from and where chunks go.
 """
 
 from collections.abc import Mapping, Sequence
@@ -150,6 +151,6 @@ def hand_over(entering: Entering, answer: Answer) -> Entered | None:
     """Return what a batch enters its ADiT stage with; a VLM stage that failed drops its own."""
     try:  # A model may raise anything, and the requests of others must go on.
         return entering.vlm.handed()
-    except Exception as error:
+    except BaseException as error:
         answer_all(dropped(entering.batch, f'VLM stage: {describe(error)}'), answer)
         return None

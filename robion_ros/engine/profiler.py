@@ -71,10 +71,16 @@ def profile(models: Mapping[str, GraphedModel], sizes: Sequence[int], partitions
         table |= measured
         logger.info('%d pairs profiled in %.1f s, kept in %s', len(missing), monotonic() - start,
                     file.path)
-    return {Pair(Load(name, size), Load(other, adit)):
-            table[Pair(Load(model.shapes, size), Load(beside.shapes, adit))]
-            for name, model in models.items() for size in sizes
-            for other, beside in models.items() for adit in sizes}
+    return by_names(models, sizes, table)
+
+
+def by_names(models: Mapping[str, GraphedModel], sizes: Sequence[int], table: Table) -> Table:
+    """Return those of a table's times that are of models, by their names."""
+    found = {Pair(Load(name, size), Load(other, adit)):
+             table.get(Pair(Load(model.shapes, size), Load(beside.shapes, adit)))
+             for name, model in models.items() for size in sizes
+             for other, beside in models.items() for adit in sizes}
+    return {pair: times for pair, times in found.items() if times}
 
 
 def measure(by_shapes: Mapping[str, GraphedModel], pairs: Sequence[Pair], partitions: Partitions,

@@ -36,6 +36,16 @@ class Queues:
     def __len__(self) -> int:
         return sum(map(len, self._queues.values()))
 
+    def add(self, model: str) -> None:
+        """Begin a line for one more model."""
+        self._queues[model] = {}
+        self._served[model] = -1
+
+    def drop(self, model: str) -> None:
+        """End the line of a model, in which nothing waits."""
+        assert not self._queues[model]
+        del self._queues[model], self._served[model]
+
     def put(self, ticket: Ticket) -> Ticket | None:
         """
         Queue a ticket and return the robot's older one that it replaces, if any.

@@ -30,6 +30,44 @@ def example(name: str, model: Model) -> Ticket:
         raise RuntimeError(f'model {name} cannot preprocess: {describe(error)}') from error
 
 
+class Trial:
+    """
+    The same runs, one after another, among the batches of models that are served already.
+
+    next and takes are for the engine's thread.
+    """
+
+    def __init__(self, name: str, model: Model, max_batch: int) -> None:
+        """Make the request that is run; raise RuntimeError if there is none."""
+        self.fault = ''
+        """Why the model cannot run."""
+        self._name = name
+        self._ticket = example(name, model)
+        self._left = list(batch_sizes(max_batch))
+        self._size = self._due = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether no more runs come."""
+        return not self._due and (bool(self.fault) or not self._left)
+
+    def next(self, now: float) -> Batch | None:
+        """Return the next batch once the one before has ended, if there is one."""
+        if self._due or self.ended:
+            return None
+        self._size = self._due = self._left.pop(0)
+        return Batch(self._name, (self._ticket,) * self._size, now)
+
+    def takes(self, outcome: Outcome) -> bool:
+        """Take an outcome if it is of a batch made here; return whether it is."""
+        if outcome.request is not self._ticket.request:
+            return False
+        self._due -= 1
+        if isinstance(outcome, Dropped):
+            self.fault = f'model {self._name} fails at batch {self._size}: {outcome.detail}'
+        return True
+
+
 def warm_up(pipeline: Pipeline, models: Mapping[str, Model], max_batch: int) -> None:
     """Run every model at every batch size, largest first; raise RuntimeError if one cannot."""
     for name, model in models.items():

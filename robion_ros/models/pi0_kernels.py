@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robion_ros.models.kernels.tiles import CHOICES, for_batch, Tiles
+from robion_ros.models.kernels.tiles import CHOICES, for_batch
 from robion_ros.models.kernels.weights import Ends, Expert, Norms
 from robion_ros.models.protocol import Tensors
 from robion_ros.models.room import ROOM
@@ -20,14 +20,18 @@ logger = logging.getLogger(__name__)
 
 
 class Pi0Kernels:
-    """An expert and the buffers of its calls, which graphs that were captured of them read."""
+    """
+    An expert, and how its calls are cut into blocks.
+
+    Each call takes buffers of its own, so that one may run beside another; those of a captured
+    one are its graph's.
+    """
 
     def __init__(self, expert: Expert) -> None:
         # Triton is not everywhere, and compiles for a GPU alone.
         from robion_ros.models.kernels import denoise
         self._kernels = denoise
         self._expert = expert
-        self._spaces: dict[tuple[int, int, int, Tiles], Any] = {}
         for tiles in CHOICES:
             denoise.check(expert, tiles)
 
@@ -36,25 +40,19 @@ class Pi0Kernels:
         tiles = for_batch(len(noise), ROOM.get())
         return self._kernels.denoise(self._expert, noise, begun['cache'], begun['valid'],
                                      (begun['cos'], begun['sin']), begun.get('first'),
-                                     self._space(begun, tiles), tiles)
+                                     tiles=tiles)
 
     def step(self, begun: Tensors, actions: Tensor, steps: Tensor) -> Tensor:
         """Move actions [B, T, A'] one step on, each row from its own of steps, int64 [B]."""
         tiles = for_batch(len(actions), ROOM.get())
-        space = self._space(begun, tiles)
+        space = self._kernels.workspace(self._expert, len(actions), begun['cos'].shape[2],
+                                        begun['cache'].shape[4], tiles)
         run = self._kernels.launch(self._expert, begun['cache'], begun['valid'],
                                    (begun['cos'], begun['sin']), begun.get('first'), space, tiles)
         moving = space.actions[:, -actions.shape[1]:]
         moving.copy_(actions)
         run.step(steps.int(), begun['cache'])
         return moving
-
-    def _space(self, begun: Tensors, tiles: Tiles) -> Any:
-        size = len(begun['cache']), begun['cos'].shape[2], begun['cache'].shape[4]
-        if (*size, tiles) not in self._spaces:
-            # Memory that was taken during a capture would be the graph's.
-            self._spaces[(*size, tiles)] = self._kernels.workspace(self._expert, *size, tiles)
-        return self._spaces[(*size, tiles)]
 
 
 def open_kernels(model: Any) -> Pi0Kernels | None:

@@ -12,7 +12,7 @@ from robion_ros.manager import errors
 from robion_ros.manager.assignment import Move, moved
 from robion_ros.manager.handover import Place
 from robion_ros.manager.planner import FactoryPlan
-from robion_ros.manager.population import BadPopulation
+from robion_ros.manager.population import BadPopulation, Population
 from robion_ros.msg import RobotAssignment, RobotMove
 from robion_ros.nodes.transition import Applied
 from robion_ros.srv import Rebalance, RegisterRobot, UnregisterRobot
@@ -43,6 +43,12 @@ def changes(moves: Iterable[Move]) -> list[RobotMove]:
 def refused(error: Exception) -> Rebalance.Response:
     """Say that there is no plan, and why."""
     return Rebalance.Response(message=str(error), error_code=CODES[type(error)])
+
+
+def populations(request: Rebalance.Request) -> list[Population]:
+    """Return the populations that an operator asks for."""
+    return [Population(item.model, item.count, tuple(item.robots))
+            for item in request.populations]
 
 
 def planned(plan: FactoryPlan, models: Mapping[str, str], dry_run: bool,

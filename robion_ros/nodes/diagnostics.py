@@ -13,3 +13,12 @@ def diagnostic(server: str, robot: str, message: str, level: bytes,
     return DiagnosticStatus(
         level=level, name=name, hardware_id=robot or server, message=message,
         values=[KeyValue(key=key, value=str(value)) for key, value in values.items()])
+
+
+def manager_diagnostic(manager: str, problem: str, servers: int, robots: int, assigned: int,
+                       epoch: int) -> DiagnosticStatus:
+    """Describe a manager; problem is what needs an operator's eye now, '' for nothing."""
+    level = DiagnosticStatus.WARN if problem or assigned < robots else DiagnosticStatus.OK
+    return diagnostic(manager, '', problem or 'every robot is assigned', level,
+                      {'servers': servers, 'robots': robots, 'assigned': assigned,
+                       'epoch': epoch})

@@ -190,3 +190,24 @@ def capacities(statuses: Mapping[str, ServerStatus]) -> dict[tuple[str, str], in
     """Return how many robots servers say they sustain, by server and model."""
     return {(name, model): min(capacity, MAX_CAPACITY) for name, status in statuses.items()
             for model, capacity in zip(status.models, status.capacities, strict=False)}
+
+
+def loaded(statuses: Mapping[str, ServerStatus], servers: Iterable[str]) -> set[str]:
+    """Return the models that some servers hold."""
+    return {model for name in servers for model in statuses[name].models}
+
+
+def obeys(name: str, status: ServerStatus, running: Mapping[str, Place]) -> bool:
+    """Return whether a server says that it serves just those robots that run there."""
+    return {(robot.robot, robot.model, robot.state) for robot in status.robots
+            if robot.state != RobotStatus.LEAVING} == {
+        (robot, place.model, RobotStatus.ACTIVE) for robot, place in running.items()
+        if place.server == name}
+
+
+def find_strays(statuses: Mapping[str, ServerStatus], obedient: set[str],
+                running: Mapping[str, Place]) -> set[str]:
+    """Return the servers, not obedient, that answer robots which obedient ones took over."""
+    return {name for name in statuses.keys() - obedient for robot in statuses[name].robots
+            if robot.state == RobotStatus.ACTIVE
+            and running.get(robot.robot, Place('', name)).server in obedient - {name}}

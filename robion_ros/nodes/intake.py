@@ -40,10 +40,17 @@ class Intake:
             replaced, place[0] = place[0], draft
         self._on_replaced(replaced)
 
-    def put_job(self, job: Job) -> None:
-        """Queue something that is done after the drafts put before and before those to come."""
+    def put_job(self, job: Job, robot: str = '') -> None:
+        """
+        Queue something that is done after the drafts put before and before those to come.
+
+        With a robot, only its own drafts are kept apart: those of others may still be replaced.
+        """
         with self._lock:
-            self._waiting.clear()
+            if robot:
+                self._waiting.pop(robot, None)
+            else:
+                self._waiting.clear()
             self._worker.put(job)
 
     def close(self) -> None:

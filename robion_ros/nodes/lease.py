@@ -44,8 +44,8 @@ class Lease:
 
     def beat(self) -> int:
         """Note that a beat is about to leave; return the term that it must carry."""
-        now = monotonic()
         with self._lock:
+            now = monotonic()  # Not before the lock: what came meanwhile is of the old term.
             if now - self._beaten > self.most_gap:
                 self._gap = now - self._beaten
                 self._term = max(time_ns(), self._term + 1)

@@ -14,7 +14,7 @@ from time import monotonic, sleep
 from robion_ros.bench.prepared import Prepared as Measurable
 from robion_ros.bench.sustained import capacity_file, measure_capacity
 from robion_ros.config import FactoryConfig
-from robion_ros.engine.capacities import Capacity, make_setting, obtain
+from robion_ros.engine.capacities import Capacity, find, make_setting, obtain
 from robion_ros.engine.device import Device, open_device, Prepared
 from robion_ros.engine.memory import (
     CONTEXT,
@@ -26,6 +26,8 @@ from robion_ros.engine.memory import (
     Outlines,
     show,
 )
+from robion_ros.models.checkpoint import log_progress
+from robion_ros.models.memory import weight_bytes
 from robion_ros.models.protocol import Model
 from robion_ros.models.registry import load, Outline
 
@@ -71,22 +73,57 @@ class Loading:
         device = open_device(self._server.device)  # What is wrong with it is said before loading.
         outlines = outline_models(self._factory, self._name, self._outlines)
         self._check_memory(device, outlines)
-        models: dict[str, Model] = {}
-        for model in self._server.models:
-            start = monotonic()
-            try:
-                models[model] = load(self._factory.models[model], self._server.device)
-            except ValueError as error:
-                raise ValueError(f'models.{model}: {error}') from error
-            self._info(f'{model}: loaded in {monotonic() - start:.1f} s')
-            self._check()
+        models = {model: self._load(model) for model in self._server.models}
         ready = device.prepare(models, self._server.max_batch, self._server.engine == 'lockstep')
         self._keep_memory(device, outlines)
         return Loaded(device, models, ready, self._find_capacities(device, models, ready,
                                                                    outlines))
 
-    def _check_memory(self, device: Device, outlines: Mapping[str, Outline]) -> None:
-        """Raise ValueError where the device has too little memory; of a CPU only warn."""
+    def load_more(self, device: Device, name: str) -> tuple[Model, int]:
+        """
+        Load one of the server's models beside the others, which it holds; and its capacity.
+
+        Raise ValueError where something is not as it should be, and where the capacity is
+        neither written down nor known from before, since others are served meanwhile.
+        """
+        outlines = outline_models(self._factory, self._name, self._outlines)
+        self._check_memory(device, outlines, name)
+        capacity = self._factory.capacity(self._name, name)
+        if not capacity:
+            setting = make_setting(outlines[name].sizes, self._factory.models[name],
+                                   self._server)
+            known = find(capacity_file(device).read(), setting)
+            if known is None:
+                raise ValueError(f'models.{name}.capacity: is not in the file, was not measured '
+                                 "before, and cannot be while others are served: run 'robion "
+                                 "capacity' when the device is free, or write it down")
+            self._say(name, known)
+            capacity = known.robots
+        return self._load(name), capacity
+
+    def _load(self, name: str) -> Model:
+        """Read a model's weights."""
+        start, log = monotonic(), log_progress(name)
+
+        def progress(part: float, left: float) -> None:
+            self._check()
+            log(part, left)
+        try:
+            model = load(self._factory.models[name], self._server.device, progress)
+        except ValueError as error:
+            raise ValueError(f'models.{name}: {error}') from error
+        self._check()
+        self._info(f'{name}: loaded in {monotonic() - start:.1f} s, '
+                   f'{show(weight_bytes(model))} of weights')
+        return model
+
+    def _check_memory(self, device: Device, outlines: Mapping[str, Outline],
+                      more: str = '') -> None:
+        """
+        Raise ValueError where the device has too little memory; of a CPU only warn.
+
+        more is one of the models, if the others are loaded already.
+        """
         memory = device.memory()
         if memory is None:
             return
@@ -99,7 +136,10 @@ class Loading:
                                          known))
             except (ImportError, ValueError):
                 continue  # It cannot load, and says so itself.
-        problem = find_excess(device.name, shares, memory, self._name)
+        problem = find_excess(device.name, shares, memory, '' if more else self._name)
+        if more and not problem and outlines[more].weights > memory.free:
+            problem = (f'{device.name} has {show(memory.free)} of memory left, the weights of '
+                       f'{more} take {show(outlines[more].weights)}: unload another model first')
         if problem and device.name != 'cpu':
             raise ValueError(problem)
         if problem:

@@ -7,16 +7,17 @@ images, chunks or devices; servers go on serving without it, and when it starts 
 from what they say.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from time import monotonic, time_ns
 
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.clock import Clock, ClockType
 from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
 from std_msgs.msg import Header, UInt64
 
+from robion_ros.config import FactoryConfig
 from robion_ros.factory_file import load
 from robion_ros.manager import errors
 from robion_ros.manager.assignment import moved
@@ -25,24 +26,25 @@ from robion_ros.manager.planner import FactoryPlan, plan_most
 from robion_ros.manager.population import (
     BadPopulation,
     new_models,
-    Population,
     with_robot,
     without_robot,
 )
-from robion_ros.msg import Assignment, RobotAssignment, RobotStatus, ServerStatus
+from robion_ros.msg import Assignment, RobotAssignment, ServerStatus
 from robion_ros.nodes import qos
 from robion_ros.nodes.answers import (
     assignments,
     left_out,
     narrow,
     planned,
+    populations,
     put_into_force,
     refused,
     refused_but,
     server_of,
 )
-from robion_ros.nodes.diagnostics import diagnostic
-from robion_ros.nodes.fleet import capacities, Fleet, places
+from robion_ros.nodes.described import knowing
+from robion_ros.nodes.diagnostics import manager_diagnostic
+from robion_ros.nodes.fleet import capacities, find_strays, Fleet, loaded, obeys, places
 from robion_ros.nodes.parameters import declare, Parameter
 from robion_ros.nodes.spin import run, STOPPED
 from robion_ros.nodes.spinner import Spinner
@@ -70,16 +72,19 @@ class ManagerNode(Node):
         super().__init__('manager')
         self.exit_code = 0
         values = declare(self, PARAMETERS)
-        self._factory = load(str(values['config']))
+        self._config = str(values['config'])
+        self._factory = load(self._config)
         settings = self._factory.manager
         if self.get_name() != settings.name:
-            raise ValueError(f'the manager of {values["config"]} is called {settings.name!r}, '
+            raise ValueError(f'the manager of {self._config} is called {settings.name!r}, '
                              f'this node {self.get_name()!r}: start it with -r '
                              f'__node:={settings.name}')
         self._handover_timeout = float(values['handover_timeout'])
         self._models = {robot: model for model, robots in self._factory.robots.items()
                         for robot in robots}
         self._running: dict[str, Place] = {}
+        self._homeless: set[str] = set()
+        """Models of robots that no living server had at the last plan."""
         self._started = self._changed = self._called_off = monotonic()
         self._epoch = 0
         self._published: list[RobotAssignment] | None = None
@@ -125,12 +130,13 @@ class ManagerNode(Node):
             STOPPED.set()
 
     def _on_timer(self) -> None:
-        """Plan again when servers came or went, or are not as they should be."""
+        """Plan again when servers or models came or went, or are not as they should be."""
         alive = self._fleet.alive()
         if not self._watch.doubt(alive):
             self._watch.distrust(self._astray())
             self._call_off()
-            if self._watch.due(alive):
+            ours = self._watch.obedient(alive)
+            if self._watch.due(alive) or self._homeless & loaded(alive, ours):
                 self._replan(alive)
             self._watch.rest()
 
@@ -138,10 +144,7 @@ class ManagerNode(Node):
         """Return the obedient servers that say, since a while, that they do something else."""
         fresh = self._fleet.alive(since=self._changed + AGREEMENT_TIME)
         astray = [name for name in self._watch.obedient(fresh)
-                  if {(robot.robot, robot.model, robot.state) for robot in fresh[name].robots
-                      if robot.state != RobotStatus.LEAVING}
-                  != {(robot, place.model, RobotStatus.ACTIVE)
-                      for robot, place in self._running.items() if place.server == name}]
+                  if not obeys(name, fresh[name], self._running)]
         for name in astray:
             self.get_logger().warning(f'{name} serves other robots than it was told to')
         return astray
@@ -150,26 +153,21 @@ class ManagerNode(Node):
         """Let servers that were cut off let go at once of the robots that others took over."""
         alive = self._fleet.alive(since=self._called_off)
         obedient = self._watch.obedient(alive)
-        strays = {name for name in alive.keys() - obedient for robot in alive[name].robots
-                  if robot.state == RobotStatus.ACTIVE
-                  and self._running.get(robot.robot, Place('', name)).server in obedient - {name}}
-        if strays:
+        if strays := find_strays(alive, obedient, self._running):
             self.get_logger().warning(f'{", ".join(sorted(strays))}: heard again, answering '
                                       'robots that others have taken over; called off')
-            calm = {robot: place for robot, place in self._running.items()
-                    if place.server in obedient}
+            terms = {name: alive[name].term for name in strays}
             self._epoch = Transition(
-                self._fleet, self._epoch, self._handover_timeout,
-                {name: alive[name].term for name in strays}).apply(
-                    calm, calm, strays | obedient, unsure=strays).epoch
+                self._fleet, self._epoch, self._handover_timeout, terms).confirm(
+                    self._running, strays, obedient)
             self._called_off = monotonic()
 
     def _replan(self, alive: Mapping[str, ServerStatus]) -> None:
         running = self._where(alive)
-        loaded = {model for status in alive.values() for model in status.models}
-        models = {robot: model for robot, model in self._models.items() if model in loaded}
+        there = loaded(alive, alive)
+        models = {robot: model for robot, model in self._models.items() if model in there}
         problems = [f'no living server has model {model} loaded' for model in
-                    sorted(set(self._models.values()) - loaded)]
+                    sorted(set(self._models.values()) - there)]
         try:
             # After a loss the rest must go on: serve the most robots that fit, and say so.
             plan, unserved = self._plan(models, alive, running)
@@ -188,29 +186,35 @@ class ManagerNode(Node):
 
     def _on_rebalance(self, request: Rebalance.Request,
                       response: Rebalance.Response) -> Rebalance.Response:
-        return self._change(lambda: new_models(self._factory, self._models, [
-            Population(item.model, item.count, tuple(item.robots))
-            for item in request.populations]), request.dry_run, request.allow_partial)
+        asked = populations(request)
+        return self._change([item.model for item in asked], lambda factory: new_models(
+            factory, self._models, asked), request.dry_run, request.allow_partial)
 
     def _on_register(self, request: RegisterRobot.Request,
                      response: RegisterRobot.Response) -> RegisterRobot.Response:
-        answer = self._change(lambda: with_robot(
-            self._factory, self._models, request.robot, request.model), request.dry_run)
+        answer = self._change([request.model], lambda factory: with_robot(
+            factory, self._models, request.robot, request.model), request.dry_run)
         return narrow(RegisterRobot.Response, answer, server=server_of(answer, request.robot))
 
     def _on_unregister(self, request: UnregisterRobot.Request,
                        response: UnregisterRobot.Response) -> UnregisterRobot.Response:
         return narrow(UnregisterRobot.Response, self._change(
-            lambda: without_robot(self._models, request.robot), request.dry_run))
+            (), lambda factory: without_robot(self._models, request.robot), request.dry_run,
+            True))
 
-    def _change(self, new: Callable[[], dict[str, str]], dry_run: bool,
-                allow_partial: bool | None = None) -> Rebalance.Response:
-        """Plan for the robots that new returns, and put the plan into force; say what came."""
+    def _change(self, named: Iterable[str], new: Callable[[FactoryConfig], dict[str, str]],
+                dry_run: bool, allow_partial: bool | None = None) -> Rebalance.Response:
+        """
+        Plan for the robots that new returns, and put the plan into force; say what came.
+
+        Models that are named and not known may have been written into the factory file since.
+        """
         alive = self._fleet.alive()
         if doubt := self._watch.doubt(alive):
             return Rebalance.Response(message=doubt, error_code=Rebalance.Response.NO_SERVER)
         try:
-            running, models = self._where(alive), new()
+            self._factory = knowing(self._factory, self._config, named)
+            running, models = self._where(alive), new(self._factory)
             plan, unserved = self._plan(models, alive, running)
             response = planned(plan, models, dry_run, unserved)
             if unserved and not allow_partial:
@@ -256,6 +260,7 @@ class ManagerNode(Node):
                   obedient: Collection[str], problems: list[str], again: bool) -> None:
         """Keep and publish what is in force now, and say what is not as it should be."""
         self._running = dict(where)
+        self._homeless = set(self._models.values()) - loaded(alive, alive)
         self._changed = monotonic()
         self._watch.planned(alive, obedient, again)
         robots = assignments(self._models, self._running)
@@ -277,14 +282,10 @@ class ManagerNode(Node):
         if self._published is None and monotonic() - self._started >= START_TIME:
             missing = self._factory.servers.keys() - self._fleet.alive().keys()
             self._say(f'waiting for servers to be active: {", ".join(sorted(missing))}')
-        served, robots = len(self._running), len(self._models)
-        level = DiagnosticStatus.WARN if self._problem or served < robots else DiagnosticStatus.OK
         self._diagnostics.publish(DiagnosticArray(
             header=Header(stamp=self.get_clock().now().to_msg()),
-            status=[diagnostic(
-                self.get_name(), '', self._problem or 'every robot is assigned', level,
-                {'servers': len(self._fleet.alive()), 'robots': robots, 'assigned': served,
-                 'epoch': self._epoch})]))
+            status=[manager_diagnostic(self.get_name(), self._problem, len(self._fleet.alive()),
+                                       len(self._models), len(self._running), self._epoch)]))
 
 
 def main(args: list[str] | None = None) -> int:

@@ -13,6 +13,8 @@ from robion_ros.config import Transport
 STATUS = 'status'
 HEARTBEAT = 'heartbeat'
 ASSIGN = 'assign'
+LOAD_MODEL = 'load_model'
+UNLOAD_MODEL = 'unload_model'
 ASSIGNMENT = 'assignment'
 REBALANCE = 'rebalance'
 REGISTER = 'register_robot'

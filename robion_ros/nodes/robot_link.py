@@ -12,8 +12,10 @@ from functools import partial
 from inspect import Parameter, Signature
 from typing import Any
 
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
 from rclpy.node import Node
+from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
 from rclpy.subscription import Subscription
 from sensor_msgs.msg import CompressedImage, Image, JointState
@@ -46,6 +48,8 @@ class Inputs:
         self.cameras = cameras
         self._node = node
         self._subscriptions: list[Subscription[Any]] = []
+        # A group keeps a trace of all that was ever in it; this one goes with the robot.
+        self._group = MutuallyExclusiveCallbackGroup()
         types = {'raw': Image, 'compressed': CompressedImage}
         for name, camera in cameras.items():
             self._subscribe(types[camera.transport],
@@ -72,21 +76,27 @@ class Inputs:
         # By the signature rclpy decides whether to hand over the info.
         heard.__signature__ = MESSAGE_AND_INFO  # type: ignore[attr-defined]
         self._subscriptions.append(self._node.create_subscription(
-            kind, topic, heard, profile, event_callbacks=NO_EVENTS))
+            kind, topic, heard, profile, callback_group=self._group, event_callbacks=NO_EVENTS))
 
 
 class Outputs:
     """Publishers of a robot's chunks."""
 
     def __init__(self, node: Node, robot: str, length: float, trajectory: bool) -> None:
-        self._node = node
-        profile = qos.chunk_qos(length)
+        self._node, self._robot = node, robot
+        self._profile = qos.chunk_qos(length)
         self.chunk = node.create_publisher(
-            ActionChunk, qos.robot_topic(robot, qos.ACTION_CHUNK), profile,
+            ActionChunk, qos.robot_topic(robot, qos.ACTION_CHUNK), self._profile,
             event_callbacks=NO_PUBLISHER_EVENTS)
-        self.trajectory = node.create_publisher(
-            JointTrajectory, qos.robot_topic(robot, qos.JOINT_TRAJECTORY),
-            profile, event_callbacks=NO_PUBLISHER_EVENTS) if trajectory else None
+        self.trajectory: Publisher[JointTrajectory] | None = None
+        if trajectory:
+            self.add_trajectory()
+
+    def add_trajectory(self) -> None:
+        """Publish chunks as trajectories, too, if that is not done yet."""
+        self.trajectory = self.trajectory or self._node.create_publisher(
+            JointTrajectory, qos.robot_topic(self._robot, qos.JOINT_TRAJECTORY), self._profile,
+            event_callbacks=NO_PUBLISHER_EVENTS)
 
     @property
     def heard(self) -> bool:

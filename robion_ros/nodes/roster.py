@@ -40,14 +40,15 @@ class Roster:
                  chunk_length: float, hooks: Hooks, on_change: Callable[[], None],
                  memories: dict[str, Memory], lease: Lease) -> None:
         self.robots: dict[str, ServedRobot] = {}
+        self.models = dict(models)
+        """Those that robots may be assigned to; others may be loaded, or let go."""
+        self.chunk_length = chunk_length
+        """Of the longest chunk of any of them, s."""
         self.epoch = 0
         self.term = lease.term
         """In which the robots were assigned."""
         self._lease = lease
         self._node = node
-        self._models = models
-        self._chunk_length = chunk_length
-        self._trajectory = any(model.joint_trajectory for model in models.values())
         self._hooks = hooks
         self._on_change = on_change
         self._memories = memories
@@ -58,6 +59,19 @@ class Roster:
         """The robots that are answered, each with its model."""
         return {name: robot.formation.model for name, robot in self.robots.items()
                 if robot.formation and robot.formation.active}
+
+    def users(self, model: str) -> list[str]:
+        """Return the robots that have a model, answered or listened to."""
+        return [name for name, robot in self.robots.items()
+                if robot.formation and robot.formation.model == model]
+
+    def offer(self, model: str, config: ModelConfig) -> None:
+        """Let robots be assigned to one more model."""
+        self.models[model] = config
+
+    def withdraw(self, model: str) -> None:
+        """Let no robots be assigned to a model that none has."""
+        del self.models[model]
 
     def apply(self, request: AssignRobots.Request) -> AssignRobots.Response:
         """Take a whole assignment; raise Refusal, and change nothing, if it is wrong."""
@@ -70,7 +84,7 @@ class Roster:
                     if robot.formation and name not in wanted]
         for name, item in wanted.items():
             robot = self.robots.get(name) or self._welcome(name)
-            robot.listen(item.model, self._models[item.model])
+            robot.listen(item.model, self.models[item.model])
             if not item.standby:
                 robot.activate(Handover(item.last_request, item.watermark, item.prompt,
                                         item.prompt_stamp))
@@ -113,7 +127,8 @@ class Roster:
         self.robots.clear()
 
     def _welcome(self, name: str) -> ServedRobot:
-        outputs = Outputs(self._node, name, self._chunk_length, self._trajectory)
+        trajectory = any(model.joint_trajectory for model in self.models.values())
+        outputs = Outputs(self._node, name, self.chunk_length, trajectory)
         memory = self._memories.setdefault(name, Memory())
         self.robots[name] = ServedRobot(self._node, name, outputs, memory, self._hooks)
         return self.robots[name]
@@ -139,9 +154,9 @@ class Roster:
             if item.robot in names:
                 raise Refusal(codes.BAD_ROBOT, f'robot {item.robot!r} stands twice')
             names.add(item.robot)
-            if item.model not in self._models:
+            if item.model not in self.models:
                 raise Refusal(codes.UNKNOWN_MODEL, f'robot {item.robot} needs model '
-                              f'{item.model!r}; loaded here: {", ".join(self._models)}')
+                              f'{item.model!r}; loaded here: {", ".join(self.models) or "none"}')
 
 
 def _check_handover(item: RobotAssignment) -> None:

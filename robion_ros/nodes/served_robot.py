@@ -115,6 +115,8 @@ class ServedRobot:
         if old is not None and old.model == model:
             return
         self.formation = Formation(self.name, model, config, self._memory.handover, old)
+        if config.joint_trajectory:
+            self.outputs.add_trajectory()
         if self._inputs is None or self._inputs.cameras != config.cameras:
             self._close_inputs()
             self._inputs = Inputs(self._node, self.name, config.cameras, self._on_frame,

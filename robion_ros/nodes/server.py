@@ -3,8 +3,8 @@
 Server node: serves the robots assigned to it with the models placed on its device.
 
 A lifecycle node. configure loads the models and makes the engine ready, activate serves,
-deactivate lets the robots go and answers what they had asked, cleanup frees everything. It does
-not know the other servers, nor how robots are divided among them.
+deactivate lets the robots go and answers what they had asked, cleanup frees everything; models
+come and go meanwhile. It does not know the other servers, nor how robots are divided among them.
 """
 
 from collections.abc import Callable
@@ -28,6 +28,7 @@ from robion_ros.nodes import qos
 from robion_ros.nodes.diagnosis import explain
 from robion_ros.nodes.heart import Heart
 from robion_ros.nodes.lease import Lease
+from robion_ros.nodes.model_changes import ModelChanges
 from robion_ros.nodes.parameters import declare, Parameter
 from robion_ros.nodes.roster import Refusal
 from robion_ros.nodes.served_robot import Memory, SAY_AGAIN, unheard
@@ -69,6 +70,7 @@ class ServerNode(LifecycleNode):
         self._beside = str(values['beside']).split()
         for other in self._beside:
             check_choice('parameter beside', other, self._factory.servers, 'server')
+        self._config = str(values['config'])
         self._drain_timeout, rate = float(values['drain_timeout']), float(values['status_rate'])
         listen_time = float(values['listen_time'])
         check_range('parameter drain_timeout', self._drain_timeout, 0, 3600)
@@ -78,6 +80,7 @@ class ServerNode(LifecycleNode):
         self._incarnation = time_ns()
         self._lease = Lease(self._factory.manager.server_timeout)
         self._heart: Heart | None = None
+        self._changes: ModelChanges | None = None
         self._serving: Serving | None = None
         self._state = ServerStatus.UNCONFIGURED
         self._memories: dict[str, Memory] = {}
@@ -110,6 +113,8 @@ class ServerNode(LifecycleNode):
         """Speak as the server of this name; before, robots and the manager know another one."""
         self._begun = True
         self.create_service(AssignRobots, qos.private(self._name, qos.ASSIGN), self._on_assign)
+        self._changes = ModelChanges(self, self._name, self._config, self._drain_timeout,
+                                     lambda: self._serving)
         self._heart = Heart(self, qos.private(self._name, qos.HEARTBEAT), self._lease,
                             waits=lambda: self._state != ServerStatus.ACTIVE)
         self.create_timer(self._lease.period, self._on_lease_timer, clock=self._steady)
@@ -123,6 +128,7 @@ class ServerNode(LifecycleNode):
         """Load the models, make the engine ready, and measure capacities that are not known."""
         self._enter(ServerStatus.CONFIGURING)
         # torch takes seconds to load; until then the node can be seen, as configuring.
+        from robion_ros.engine.device import free_memory
         from robion_ros.nodes.serving import Serving
         self._fault = ''
         try:
@@ -133,6 +139,8 @@ class ServerNode(LifecycleNode):
         except Exception as error:  # Whatever a model raises: the node stays unconfigured.
             self._fault = f'cannot configure: {type(error).__name__}: {error}'
             self.get_logger().error(self._fault)
+        if not self._serving:
+            free_memory()  # What was loaded until then.
         self._enter(ServerStatus.INACTIVE if self._serving else ServerStatus.UNCONFIGURED)
         return SUCCESS if self._serving else FAILURE
 
@@ -155,10 +163,8 @@ class ServerNode(LifecycleNode):
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Free the models and the engine."""
-        self._state = ServerStatus.UNCONFIGURED
-        if self._serving:
-            self._serving.close()
-            self._serving = None
+        self._enter(ServerStatus.UNCONFIGURED)  # Before it frees: nobody need wait for that.
+        self._free()
         return SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -175,9 +181,18 @@ class ServerNode(LifecycleNode):
             self._enter(ServerStatus.UNCONFIGURED)  # Robots go elsewhere at once.
         if self._heart:
             self._heart.close()
+        self._free()
+
+    def _free(self) -> None:
+        """Let go of all that was configured."""
         if self._serving:
-            self._serving.close()
-            self._serving = None
+            serving, self._serving = self._serving, None
+            if self._changes:
+                self._changes.abandon()
+            from robion_ros.engine.device import free_memory
+            serving.close()
+            del serving
+            free_memory()
 
     def _on_change_state(self, change: Callable[..., Any], request: ChangeState.Request,
                          response: ChangeState.Response) -> ChangeState.Response:
@@ -219,6 +234,8 @@ class ServerNode(LifecycleNode):
     def _on_status_timer(self) -> None:
         if self._serving and not self._serving.engine.alive:
             raise RuntimeError('the engine has stopped by a fault; the process must be restarted')
+        if self._changes:
+            self._changes.settle()
         self._publish_status()
         if self._serving:
             self._serving.roster.tidy()
@@ -231,7 +248,7 @@ class ServerNode(LifecycleNode):
         if self._serving and self._state == ServerStatus.ACTIVE:
             robots = self._serving.roster.robots
             for name, (model, silent) in unheard(robots, monotonic()).items():
-                problems[name] = explain(self, name, silent, self._factory.models[model])
+                problems[name] = explain(self, name, silent, self._serving.configs[model])
                 robots[name].say('inputs', problems[name])
         self._diagnostics.publish(diagnostics(self._make_status(), problems))
 
@@ -246,11 +263,12 @@ class ServerNode(LifecycleNode):
     def _make_status(self) -> ServerStatus:
         header = Header(stamp=self.get_clock().now().to_msg())
         device = self._factory.servers[self._name].device
-        serving = self._serving
+        serving, held = self._serving, self._state != ServerStatus.UNCONFIGURED
         return server_status(
             header, self._name, self._incarnation,
             serving.roster.term if serving else self._lease.term, self._state, device,
-            serving.capacities if serving else {}, serving.roster.robots if serving else {},
+            serving.capacities if serving and held else {},
+            serving.roster.robots if serving else {},
             serving.engine.stats() if serving else EngineStats())
 
 

@@ -1,23 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What serves, from configure to cleanup: loaded models, the engine, the roster and two threads.
+What serves, from configure to cleanup: models, the engine, the roster and three threads.
 
 A request crosses it in this order: draft (executor) -> intake: pictures decoded, engine's submit
--> engine -> outbox: chunk published, outcome counted. Knows neither the node's life cycle nor
-its services.
+-> engine -> outbox: chunk published, outcome counted. Models come and go on a third thread. Knows
+neither the node's life cycle nor its services.
 """
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from threading import Event
 from time import monotonic
+from typing import NamedTuple
 
 from rclpy.node import Node
 
 from robion_ros.config import FactoryConfig, ModelConfig
 from robion_ros.core import ActionChunk, Dropped, DropReason, Observation, Outcome, Request
 from robion_ros.engine.answers import describe
+from robion_ros.engine.changes import add_model, remove_model
 from robion_ros.engine.engine import start_engine
+from robion_ros.models.memory import weight_bytes
+from robion_ros.models.protocol import ModelSpec
 from robion_ros.nodes.bridge import find_cv_bridge
 from robion_ros.nodes.convert import chunk_message, stamp_ns, trajectory_message
 from robion_ros.nodes.formation import Draft
@@ -34,8 +40,19 @@ from robion_ros.nodes.worker import Worker
 EXPIRED = 'the server was held up, and the robot may be served elsewhere'
 
 
+class Loaded(NamedTuple):
+    """A model that the engine serves."""
+
+    config: ModelConfig
+    spec: ModelSpec
+    weights: int
+    """Their size, bytes."""
+    capacity: int
+    """Most robots of it that the device sustains."""
+
+
 class Serving:
-    """What exists from configure to cleanup: loaded models, the engine and its two threads."""
+    """What exists from configure to cleanup: loaded models, the engine and three threads."""
 
     def __init__(self, node: Node, factory: FactoryConfig, name: str,
                  memories: dict[str, Memory], lease: Lease, beside: Iterable[str] = ()) -> None:
@@ -43,19 +60,28 @@ class Serving:
         self._node = node
         self._lease = lease
         node.get_logger().info(find_cv_bridge()[1])  # Now, or the first image would wait for it.
-        server = factory.servers[name]
-        self.configs = {model: factory.models[model] for model in server.models}
-        start = monotonic()
-        logger = node.get_logger()
-        loaded = Loading(factory, name, beside, logger.info, logger.warning, stop_early).run()
-        self.models, self.capacities = loaded.models, loaded.capacities
-        self.engine = start_engine(loaded.ready, loaded.device, server, self.conclude)
-        logger.info(f'engine ready in {monotonic() - start:.1f} s')
+        self._name, self._server = name, factory.servers[name]
+        self.configs = {model: factory.models[model] for model in self._server.models}
+        """Of the models that are held, also while they are let go."""
+        self._beside = tuple(beside)
+        self._closing = False
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix='models')
+        """Where models are loaded and let go."""
+        try:
+            found = self.thread.submit(self._loading(factory).run).result()
+            start = monotonic()
+            self._device, self._ready = found.device, found.ready
+            self.engine = start_engine(found.ready, found.device, self._server,
+                                       self.conclude)
+        except BaseException:
+            self.thread.shutdown()
+            raise
+        node.get_logger().info(f'engine ready in {monotonic() - start:.1f} s')
+        self._specs = {model: loaded.spec for model, loaded in found.models.items()}
+        self._capacities = dict(found.capacities)
         self._outbox = Worker('outbox', self._complain)
         self._intake = Intake(self._submit, self._supersede, self._complain)
-        length = max(model.spec.horizon * model.spec.step_duration
-                     for model in self.models.values())
-        self.roster = Roster(node, self.configs, length,
+        self.roster = Roster(node, self.configs, self._longest(),
                              Hooks(self._on_draft, self._on_new_prompt), self._assign, memories,
                              lease)
 
@@ -76,10 +102,73 @@ class Serving:
 
     def close(self) -> None:
         """Free the engine and end the workers; every accepted request ends before."""
+        self._closing = True
         self._intake.close()
         self.engine.stop()
+        self.thread.shutdown()
         self._outbox.close()
         self.roster.close()
+
+    @property
+    def capacities(self) -> dict[str, int]:
+        """The models that robots may be assigned to, and how many robots each sustains."""
+        return {model: self._capacities[model] for model in self.roster.models}
+
+    def load(self, name: str, factory: FactoryConfig) -> Loaded:
+        """
+        Load one more model, which a factory describes, into the engine; on thread.
+
+        Changes nothing where it cannot be, and raises what the model or the device raises.
+        """
+        held = factory.servers.get(self._name, self._server)
+        server = replace(self._server, models=(*self.configs, name), capacities={
+            model: robots for model, robots in held.capacities.items() if model == name})
+        grown = replace(factory, models={**factory.models, **self.configs},
+                        servers={**factory.servers, self._name: server})
+        model, capacity = self._loading(grown).load_more(self._device, name)
+        add_model(self.engine, self._ready, name, model)
+        return Loaded(factory.models[name], model.spec, weight_bytes(model), capacity)
+
+    def take(self, name: str, loaded: Loaded) -> None:
+        """Let robots be assigned to a model that was loaded."""
+        self.configs[name], self._specs[name] = loaded.config, loaded.spec
+        self._capacities[name] = loaded.capacity
+        self.roster.chunk_length = self._longest()
+        self.roster.offer(name, loaded.config)
+
+    def unload(self, name: str, timeout: float) -> bool:
+        """
+        Free a model that no robots can be assigned to any more; on thread.
+
+        False, and nothing, if what it accepted has not ended within timeout s.
+        """
+        submitted, published = Event(), Event()
+        self._intake.put_job(submitted.set)
+        ended = submitted.wait(timeout) and remove_model(self.engine, self._ready, name, timeout)
+        if ended:
+            self._outbox.put(published.set)
+            published.wait(timeout)  # Its last chunks are published by what is forgotten next.
+        return ended
+
+    def forget(self, name: str) -> None:
+        """Forget a model that was freed."""
+        del self.configs[name], self._specs[name], self._capacities[name]
+        self.roster.chunk_length = self._longest()
+
+    def _loading(self, factory: FactoryConfig) -> Loading:
+        logger = self._node.get_logger()
+        return Loading(factory, self._name, self._beside, logger.info, logger.warning,
+                       self._stop_early)
+
+    def _stop_early(self) -> None:
+        """Raise InterruptedError if what is loaded will not be served."""
+        if self._closing or STOPPED.is_set():
+            raise InterruptedError('shut down while loading')
+
+    def _longest(self) -> float:
+        """Return the length of the longest chunk of any model, s."""
+        return max((spec.horizon * spec.step_duration for spec in self._specs.values()),
+                   default=1.0)
 
     def expire(self) -> bool:
         """Let every robot go, and what it asked, if the lease was lost; return whether it was."""
@@ -99,7 +188,7 @@ class Serving:
 
     def _on_new_prompt(self, robot: str) -> None:
         """Withdraw what would run under the old instruction."""
-        self._intake.put_job(partial(self.engine.cancel, robot, 'the instruction changed'))
+        self._intake.put_job(partial(self.engine.cancel, robot, 'the instruction changed'), robot)
 
     def _assign(self) -> None:
         """Give the roster to the engine, after the requests that were formed before."""
@@ -146,17 +235,11 @@ class Serving:
 
     def _publish(self, robot: ServedRobot, chunk: ActionChunk) -> None:
         config = self.configs[chunk.request.model]
-        step = self.models[chunk.request.model].spec.step_duration
+        step = self._specs[chunk.request.model].step_duration
         now = self._node.get_clock().now().nanoseconds
         robot.outputs.chunk.publish(chunk_message(chunk, config, step, now))
         if robot.outputs.trajectory and config.joint_trajectory:
             robot.outputs.trajectory.publish(trajectory_message(chunk, config, step))
-
-
-def stop_early() -> None:
-    """Raise InterruptedError if the process shall end."""
-    if STOPPED.is_set():
-        raise InterruptedError('shut down while loading')
 
 
 def make_request(draft: Draft, config: ModelConfig) -> Request:

@@ -90,7 +90,7 @@ def run(make: Callable[[], Program], make_spinner: Callable[[], Spinner], doc: s
         return _refuse(words[0], error)
     spinner = make_spinner()
     spinner.add_node(node)
-    faults: list[Exception] = []
+    faults: list[BaseException] = []
     thread = Thread(target=_spin, args=(spinner, faults), name='executor')
     thread.start()
     STOPPED.wait()  # In the main thread, where signals are handled without delay.
@@ -110,13 +110,13 @@ def _refuse(program: str, error: Exception) -> int:
     return 2
 
 
-def _spin(spinner: Spinner, faults: list[Exception]) -> None:
+def _spin(spinner: Spinner, faults: list[BaseException]) -> None:
     """Spin until the process shall end, the context is shut down, or a callback fails."""
     try:
         spinner.spin()
     except ExternalShutdownException:
         pass
-    except Exception as error:
+    except BaseException as error:  # Also SystemExit, which a thread ends by without a word.
         traceback.print_exc()
         faults.append(error)
     finally:

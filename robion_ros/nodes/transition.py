@@ -7,6 +7,7 @@ Runs on the planning thread, which may wait. Knows neither the solver nor the op
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from time import time_ns
 
 from robion_ros.manager.handover import Duties, Duty, moving, phases, Place
 from robion_ros.msg import RobotAssignment, RobotStatus
@@ -41,6 +42,9 @@ class Transition:
         self._terms = terms
         self._epoch = max(epoch, fleet.epoch())
         self._timeout = handover_timeout
+        # One that nobody knows may have been answered before everything was started anew, and
+        # ignores what is not greater than then. No robot asks more often than once in a ms.
+        self._new = RobotAssignment(last_request=time_ns() // 10**6)
         self._handovers: dict[str, RobotAssignment] = {}
         self._failures: dict[str, str] = {}
         self._told: dict[str, int] = {}
@@ -77,6 +81,11 @@ class Transition:
                   if place.server not in self._failures or old.get(robot) == place}
         return Applied(self._epoch, places, self._failures, unready)
 
+    def confirm(self, running: Mapping[str, Place], unsure: set[str], sure: set[str]) -> int:
+        """Tell servers that may do otherwise what runs; return the epoch that this took."""
+        calm = {robot: place for robot, place in running.items() if place.server in sure}
+        return self.apply(calm, calm, unsure | sure, unsure=unsure).epoch
+
     def _call(self, duties: Duties) -> None:
         """Call the servers of one phase and keep what they let go."""
         requests = {server: self._request(server, robots) for server, robots in duties.items()
@@ -94,7 +103,7 @@ class Transition:
         self._told[server] = self._epoch
         items = []
         for robot, duty in sorted(robots.items()):
-            known = self._handovers.get(robot) or RobotAssignment()
+            known = self._handovers.get(robot) or self._new
             # Without a stamp it is the default of the model that the robot had.
             prompt = known.prompt if known.prompt_stamp else ''
             items.append(RobotAssignment(

@@ -4,6 +4,7 @@
 import threading
 from threading import Event
 
+import numpy as np
 import pytest
 
 from robion_ros.config import ServerConfig
@@ -44,6 +45,42 @@ def test_failure_drops_as_little_as_can_be(kit, start, kind: str, stage: str, fa
         assert detail.startswith('model m: ') and 'ValueError: broken' in detail
         assert stage.lower() in detail.lower()
     assert engine.alive
+
+
+class Mute(Exception):
+    """An error that fails again when it is asked what it is."""
+
+    def __str__(self) -> str:
+        raise AttributeError('never set')
+
+
+@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('stage', ['preprocess', 'vlm', 'adit', 'postprocess'])
+@pytest.mark.parametrize(('error', 'said'), [
+    (SystemExit(3), 'SystemExit: 3'), (Mute(), 'Mute: it cannot say what'),
+    (OSError('no \udc80'), 'OSError: no ?')], ids=['exit', 'mute', 'not text'])
+def test_whatever_a_model_raises_ends_its_request_alone(kit, start, kind: str, stage: str,
+                                                        error: BaseException, said: str) -> None:
+    def hook(at: str, numbers: tuple[int, ...]) -> None:
+        if at == stage and 1 in numbers:
+            raise error
+    engine, outcomes = start({'m': kit.Fake(hook)}, FLEET, engine=kind)
+    for number in (1, 2):
+        engine.submit(kit.request(number))
+        outcomes.wait(number)
+    assert outcomes.ends() == [(1, DropReason.FAILED), (2, None)]
+    assert said in outcomes.of(1).detail
+    assert engine.alive
+
+
+@pytest.mark.parametrize('shape', [(4, 3), (2, 4), (3, 5), (12,), (1, 3, 4), (0, 4), ()])
+def test_actions_of_another_shape_than_said_are_no_answer(kit, start, monkeypatch, shape) -> None:
+    model = kit.Fake()
+    engine, outcomes = start({'m': model}, FLEET)
+    monkeypatch.setattr(model, 'postprocess', lambda actions, seen: np.zeros(shape, np.float32))
+    engine.submit(kit.request(1))
+    assert outcomes.of(1).reason is DropReason.FAILED
+    assert f'actions of shape {list(shape)}, must be [3, 4]' in outcomes.of(1).detail
 
 
 def test_request_for_a_model_not_loaded_fails_by_name(kit, start) -> None:

@@ -4,6 +4,7 @@
 from collections.abc import Callable
 import copy
 from dataclasses import dataclass, replace
+from itertools import product
 import math
 
 import pytest
@@ -12,6 +13,7 @@ from torch import nn, Tensor
 import torch.nn.functional as F
 
 from robion_ros.models import layers, pi0_kernels
+from robion_ros.models.kernels.tiles import for_batch
 from robion_ros.models.kernels.weights import Ends, Expert, Norms
 from robion_ros.models.pi0 import Pi0, Pi0Network
 from robion_ros.models.pi0_config import CONFIGS
@@ -162,11 +164,22 @@ class TestOnGpu:
         from robion_ros.models.kernels.denoise import workspace
         given = make_inputs(experts['pi0'], 2)
         space = workspace(experts['pi0'], 2, 51, 817)
-        for name, buffer in vars(space).items():
-            if name != 'steps':
-                buffer.fill_(math.nan)
+        for buffer in vars(space).values():
+            buffer.fill_(math.nan)
         found = denoise(experts['pi0'], given, space)
         assert error(found, reference(experts['pi0'], given)) < TOLERANCE
+
+    @pytest.mark.parametrize('kind', ['pi0', 'pi0.5'])
+    @pytest.mark.parametrize(('sms', 'batch'), product((20, 28, 36, 132), (1, 2, 3, 4, 5)))
+    def test_kernels_cut_for_any_part_compute_the_steps(self, kind, sms, batch, experts, denoise):
+        from robion_ros.models.kernels.denoise import workspace
+        expert, tiles = experts[kind], for_batch(batch, sms)
+        given = make_inputs(expert, batch, seed=batch)
+        space = workspace(expert, batch, given.turn[0].shape[2], 817, tiles)
+        for buffer in vars(space).values():
+            buffer.fill_(math.nan)
+        assert error(denoise(expert, given, space, tiles),
+                     reference(expert, given)) < TOLERANCE
 
     def test_hidden_keys_change_nothing(self, experts, denoise):
         given = make_inputs(experts['pi0'], 2)

@@ -181,8 +181,10 @@ class World:
         assert not self.faults, self.faults
 
     def call(self, kind: Any, service: str, request: Any) -> Any:
-        client = self._clients.setdefault((service, kind.__name__),
-                                          self.node.create_client(kind, service))
+        key = service, kind.__name__
+        if key not in self._clients:
+            self._clients[key] = self.node.create_client(kind, service)
+        client = self._clients[key]
         self.until(client.service_is_ready, service)
         future = client.call_async(request)
         self.until(future.done, service)

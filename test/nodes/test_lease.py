@@ -53,6 +53,15 @@ def test_what_came_before_the_gap_stays_void(at: Clock) -> None:
     assert lease.covers(5.0)
 
 
+def test_what_comes_while_a_new_term_begins_is_of_the_old_one(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its term is asked for after it came: it must not seem to have come after the gap."""
+    lease = Lease(0.4)
+    monkeypatch.setattr(module, 'monotonic', lambda: 5.0 if lease._lock.locked() else 4.0)
+    lease.beat()
+    assert not lease.covers(4.5)
+
+
 @given(st.lists(st.floats(0.001, 1.0), min_size=1, max_size=30))
 def test_whoever_a_manager_may_have_given_up_answers_nothing_of_before(gaps: list[float]) -> None:
     """A manager gives a server up that it has not heard for its whole timeout."""

@@ -112,6 +112,28 @@ def test_a_measurement_that_is_ended_leaves_nothing_behind(log: Log, measured: l
     assert capacity_file(open_device('cpu')).read() == {}
 
 
+def test_one_more_model_takes_a_capacity_that_is_known_and_is_never_measured(
+        log: Log, measured: list[str]) -> None:
+    def load_more(model: str) -> int:
+        return Loading(FACTORY, 's', (), log.info.append, log.warnings.append,
+                       log.check).load_more(CpuDevice(), model)[1]
+    assert load_more('fixed') == 5
+    with pytest.raises(ValueError, match=r"models\.place\.capacity: is not in the file.*'robion"):
+        load_more('place')
+    assert measured == [] and not any('loaded' in line for line in log.info if 'place' in line)
+    log.load()
+    assert load_more('place') == 7 and measured == ['pick']
+
+
+def test_one_more_model_needs_memory_for_its_weights(log: Log) -> None:
+    class Full(Gpu):
+        def memory(self) -> Memory:
+            return Memory(10, 2 * 10**9)
+    with pytest.raises(ValueError, match=r'of memory left, the weights of fixed take .* unload'):
+        Loading(FACTORY, 's', (), log.info.append, log.warnings.append,
+                log.check).load_more(Full(), 'fixed')
+
+
 class Ends(list[str]):
     """A log that ends the process when something is measured."""
 

@@ -140,6 +140,14 @@ def test_states_of_a_robot(bench: Bench, place: Place) -> None:
     assert bench.roster.robots['r'].handover.last_request == 1
 
 
+def test_robots_that_come_and_go_leave_no_trace(bench: Bench, place: Place) -> None:
+    before = len(bench.node.default_callback_group.entities)
+    for epoch in range(1, 9):
+        bench.apply(epoch, *([place('r')] if epoch % 2 else []))
+        bench.roster.tidy()
+    assert len(bench.node.default_callback_group.entities) == before
+
+
 @pytest.mark.parametrize(('outcome', 'counter'), [
     (chunk('r'), 'answered'),
     *((Dropped(request('r'), reason, 'why'), reason.value) for reason in DropReason)],

@@ -2,16 +2,18 @@
 """The life of a server node, and what it says of itself."""
 
 from collections.abc import Callable
+import gc
 from threading import Event, Thread
 from time import sleep
 from types import SimpleNamespace
 from typing import Any
+from weakref import ref
 
 import pytest
 from rclpy.parameter import Parameter
 
 from robion_ros.msg import RobotStatus, ServerStatus
-from robion_ros.nodes import served_robot
+from robion_ros.nodes import loading, served_robot
 from robion_ros.srv import AssignRobots
 
 pytestmark = pytest.mark.ros
@@ -85,6 +87,29 @@ def test_counters_and_numbers_outlive_cleanup_and_absence(world: Any, robot: Mak
             after.answered, after.requests) == (
         before.last_request, 'stack', before.prompt_stamp, before.watermark,
         before.answered, before.requests)
+
+
+def test_cleanup_and_a_configure_that_fails_free_the_models(
+        world: Any, fakes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    load, models = loading.load, []
+
+    def load_three(*words: Any) -> Any:
+        if len(models) == 3:
+            raise ValueError('no memory left')
+        model = load(*words)
+        model.itself = model  # As compiled layers do.
+        models.append(ref(model))
+        fakes.clear()
+        return model
+    monkeypatch.setattr(loading, 'load', load_three)
+    world.server(autostart=False)
+    gc.disable()  # It would find them some time.
+    try:
+        assert world.change('configure') and world.change('cleanup')
+        assert not world.change('configure')
+        assert [model() for model in models] == [None] * 3
+    finally:
+        gc.enable()
 
 
 def test_a_call_repeated_after_deactivation_is_not_taken_for_being_in_force(
@@ -173,12 +198,11 @@ def test_configure_that_fails_leaves_it_unconfigured_and_says_why(
 @pytest.mark.filterwarnings('ignore::pytest.PytestUnhandledThreadExceptionWarning')
 def test_an_engine_that_dies_is_a_fault_of_the_node(world: Any, robot: Make,
                                                     kit: SimpleNamespace) -> None:
-    world.server()
+    server = world.server()
     arm = robot()
     world.assign(1, 'r')
     world.ready(arm)
-    arm.say('die')
-    world.until(lambda: world.robot_status().prompt == 'die')
+    server._serving.engine._record = lambda ended: 1 // 0
     arm.observe()
     assert kit.holds(lambda: world.faults, kit.TIMEOUT)
     assert 'the engine has stopped by a fault' in str(world.faults.pop())

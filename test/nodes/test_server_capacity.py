@@ -36,8 +36,8 @@ def slow(fakes: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the fake model's VLM stage take its time."""
     load = loading.load
 
-    def load_slow(config: Any, device: str) -> Any:
-        model = load(config, device)
+    def load_slow(*arguments: Any) -> Any:
+        model = load(*arguments)
         vlm = model.vlm
         model.vlm = lambda inputs: (sleep(VLM), vlm(inputs))[1]  # type: ignore[method-assign]
         return model

@@ -124,16 +124,19 @@ def test_heart_beats_while_models_are_loaded(world: Any, monkeypatch: pytest.Mon
     assert len(set(beats)) == 1
 
 
+@pytest.mark.parametrize(('transition', 'state'), [
+    ('deactivate', ServerStatus.INACTIVE), ('shutdown', ServerStatus.UNCONFIGURED)])
 def test_robots_are_let_go_while_the_rest_is_drained(world: Any, server: SimpleNamespace,
-                                                     fakes: Any) -> None:
+                                                     fakes: Any, transition: str,
+                                                     state: int) -> None:
     """Whoever waits for the end of a drain waits for seconds."""
     fakes['pick'][0].gate.clear()
     server.arm.observe(7)
     world.until(lambda: not world.ended())
-    done = begin(world, 'deactivate')
-    world.until(lambda: world.statuses['server_0'].state == ServerStatus.INACTIVE)
+    done = begin(world, transition)
+    world.until(lambda: world.statuses['server_0'].state == state)
     assert not done()
     fakes['pick'][0].gate.set()
     world.until(done)
     world.until(lambda: server.arm.chunks)
-    assert world.robot_status().state in (RobotStatus.LEAVING, 0)
+    world.until(lambda: world.robot_status().state in (RobotStatus.LEAVING, 0))

@@ -205,7 +205,8 @@ def test_a_decoder_that_raises_anything_fails_its_request(
 
 
 @pytest.mark.parametrize(('prompt', 'error'), [
-    ('nan', 'not finite'), ('raise', 'out of ideas'), ('shape', 'actions have shape [3, 5]')])
+    ('nan', 'not finite'), ('raise', 'out of ideas'), ('shape', 'actions of shape [3, 5]'),
+    ('exit', 'SystemExit')])
 def test_a_wrong_answer_of_the_model_is_not_published(world: Any, robot: Make, prompt: str,
                                                       error: str) -> None:
     world.server()

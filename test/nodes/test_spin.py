@@ -81,10 +81,13 @@ def test_a_signal_ends_it_in_order(run: Run, numbers: list[int]) -> None:
     assert run(act) == (0, ['closed', 'destroyed'])
 
 
-def test_a_fault_in_a_callback_ends_it_with_1(run: Run,
-                                              capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda node: 1 // 0) == (1, ['closed', 'destroyed'])
-    assert 'ZeroDivisionError' in capfd.readouterr().err
+@pytest.mark.parametrize(('act', 'error'), [
+    (lambda node: 1 // 0, 'ZeroDivisionError'), (lambda node: sys.exit(0), 'SystemExit')],
+    ids=['error', 'exit'])
+def test_a_fault_in_a_callback_ends_it_with_1(run: Run, capfd: pytest.CaptureFixture[str],
+                                              act: Callable[[Any], Any], error: str) -> None:
+    assert run(act) == (1, ['closed', 'destroyed'])
+    assert error in capfd.readouterr().err
 
 
 def test_a_node_that_shuts_down_chooses_its_exit_code(run: Run) -> None:

@@ -9,11 +9,14 @@ import pytest
 
 from robion_ros.manager.handover import Place
 from robion_ros.msg import RobotAssignment, RobotStatus
+from robion_ros.nodes import transition
 from robion_ros.nodes.transition import NUMBER_MARGIN, Transition
 from robion_ros.srv import AssignRobots
 
 pytestmark = pytest.mark.ros
 
+MAX_RATE = 1000
+"""Most requests of a robot in a second that a factory file may ask for."""
 SERVERS = ('s', 't', 'u')
 ROBOTS = tuple(f'r{number}' for number in range(1, 5))
 
@@ -165,6 +168,20 @@ def test_server_that_starts_again_meanwhile_goes_on_with_numbers() -> None:
         'r1': RobotStatus(robot='r1', last_request=40), 'r2': RobotStatus(robot='r2')})
     apply(fleet, old, {'r1': Place('a', 's'), 'r2': Place('a', 's')})
     assert {item.last_request for item in fleet.told('s', 'r1')} == {40}
+
+
+def test_numbers_of_robots_that_nobody_knows_are_greater_than_any_before() -> None:
+    """Manager and servers may have been started anew, but not the robot: 1 it would ignore."""
+    new = {'r1': Place('a', 't')}
+    numbers = []
+    for now in (10**18, 10**18 + 10**9):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(transition, 'time_ns', lambda now=now: now)
+            fleet = make_fleet({})
+            apply(fleet, {}, new)
+        numbers.append(fleet.told('t', 'r1')[0].last_request)
+    first, second = numbers
+    assert second >= first + MAX_RATE
 
 
 @pytest.mark.parametrize('ready', [True, False])

@@ -56,8 +56,8 @@ class Line:
     def put(self, robot: str, number: int) -> None:
         self.intake.put(Draft(robot, 'arm', number, (), np.zeros(1), 'pick', 0.0))
 
-    def job(self, name: str) -> None:
-        self.intake.put_job(lambda: self.log.append(('job', name, 0)))
+    def job(self, name: str, robot: str = '') -> None:
+        self.intake.put_job(lambda: self.log.append(('job', name, 0)), robot)
 
     def end(self) -> list[tuple[str, str, int]]:
         self.gate.set()
@@ -86,6 +86,19 @@ def test_drafts_stay_on_their_side_of_a_job() -> None:
     assert line.end() == [
         ('handed on', 'a', 1), ('handed on', 'b', 1), ('job', 'cancel', 0),
         ('handed on', 'a', 2), ('job', 'assign', 0), ('handed on', 'a', 3)]
+
+
+def test_a_job_for_one_robot_lets_the_drafts_of_others_be_replaced() -> None:
+    """Or one whose instruction changes all the time would make the line grow for all."""
+    line = Line()
+    for number in (1, 2, 3):
+        line.put('a', number)
+        line.put('b', number)
+        line.job('cancel', 'a')
+    assert line.end() == [
+        ('replaced', 'b', 1), ('replaced', 'b', 2),
+        ('handed on', 'a', 1), ('handed on', 'b', 3), ('job', 'cancel', 0),
+        ('handed on', 'a', 2), ('job', 'cancel', 0), ('handed on', 'a', 3), ('job', 'cancel', 0)]
 
 
 def test_a_draft_that_is_being_read_is_not_replaced() -> None:

@@ -4,9 +4,9 @@ All denoising steps of an action expert, on kernels of their own.
 
 Takes the place of a model's loop over steps and layers on a GPU, and needs Triton. All calls
 but the first for a set of sizes only launch on the current stream and can be captured as a
-CUDA graph, which Workspace, inputs and Expert must outlive. No kernel waits for another that
-may not have a multiprocessor, so any number of them is enough. Knows neither observations nor
-prefixes.
+CUDA graph, which inputs, Expert and a Workspace that was given must outlive. No kernel waits for
+another that may not have a multiprocessor, so any number of them is enough. Knows neither
+observations nor prefixes.
 """
 
 import math
@@ -34,7 +34,6 @@ def workspace(expert: Expert, batch: int, tokens: int, keys: int,
     half, full = torch.bfloat16, torch.float32
     buffers = {
         'actions': (full, (batch, tokens, expert.ends.enter.shape[1])),
-        'steps': (torch.int32, (expert.steps, batch)),
         'x': (full, (rows, expert.width)),
         'y': (half, (rows, expert.width)),
         'qkv': (half, (batch, expert.heads + 2, tokens, expert.size)),
@@ -50,10 +49,8 @@ def workspace(expert: Expert, batch: int, tokens: int, keys: int,
     padded = [math.ceil(size / ALIGNMENT) * ALIGNMENT for size in sizes]
     memory = torch.empty(sum(padded), dtype=torch.uint8, device=expert.ends.enter.device)
     spaces = zip(torch.split(memory, padded), sizes, buffers.items(), strict=True)
-    space = Workspace(**{name: room[:size].view(dtype).view(shape)
-                         for room, size, (name, (dtype, shape)) in spaces})
-    space.steps.copy_(torch.arange(expert.steps)[:, None])
-    return space
+    return Workspace(**{name: room[:size].view(dtype).view(shape)
+                        for room, size, (name, (dtype, shape)) in spaces})
 
 
 def denoise(expert: Expert, noise: Tensor, cache: Tensor, valid: Tensor, turn: Rotary,
@@ -74,8 +71,9 @@ def denoise(expert: Expert, noise: Tensor, cache: Tensor, valid: Tensor, turn: R
     launcher = launch(expert, cache, valid, turn, first, space, tiles, overlap)
     actions = space.actions[:, tokens - horizon:]
     actions.copy_(noise)
-    for step in range(expert.steps):
-        launcher.step(space.steps[step], cache)
+    steps = torch.arange(expert.steps, dtype=torch.int32, device=cache.device)
+    for step in steps[:, None].expand(-1, batch).contiguous():
+        launcher.step(step, cache)
     return actions
 
 

@@ -33,8 +33,6 @@ class Workspace:
 
     actions: Tensor
     """fp32 [B, T, A]: the result; the row of a token that is no action means nothing."""
-    steps: Tensor
-    """int32 [N, B]: at which step each request is, when all are at one."""
     x: Tensor
     """fp32 [M, W], the residual stream."""
     y: Tensor

@@ -67,13 +67,14 @@ def test_server_that_is_not_active_gets_no_robots_until_it_is(floor) -> None:
 
 def test_robots_of_a_dead_server_go_elsewhere_as_many_as_fit_and_come_back(floor) -> None:
     one, other = start(floor)
+    numbers = {name: other.robots[name].last_request + 50 for name in other.active}
     for name in other.active:
-        other.robots[name].last_request = 50
+        other.robots[name].last_request = numbers[name]
         other.robots[name].watermark = 7_000
         other.robots[name].prompt = 'do it'
         other.robots[name].prompt_stamp = 6_000
     orphans = set(other.active)
-    floor.until(lambda: all(floor.known(robot) == 50 for robot in orphans))
+    floor.until(lambda: all(floor.known(robot) == numbers[robot] for robot in orphans))
     other.die()
     # 4 fit, there are 5.
     floor.until(lambda: floor.settled(4))
@@ -81,7 +82,7 @@ def test_robots_of_a_dead_server_go_elsewhere_as_many_as_fit_and_come_back(floor
                             for text in floor.diagnostics))
     for robot in orphans & set(one.active):
         [told, *_] = one.sent(robot)
-        assert told.last_request > 50 and not told.standby
+        assert told.last_request > numbers[robot] and not told.standby
         assert (told.watermark, told.prompt, told.prompt_stamp) == (7_000, 'do it', 6_000)
     other.restart()
     floor.until(lambda: floor.settled(5))
@@ -94,13 +95,13 @@ def test_request_numbers_go_on_at_a_server_that_was_started_again(floor) -> None
     floor.manage()
     floor.until(lambda: floor.settled(4))
     robot = next(iter(server.active))
-    server.robots[robot].last_request = 70
-    floor.until(lambda: floor.known(robot) == 70)
+    number = server.robots[robot].last_request = server.robots[robot].last_request + 70
+    floor.until(lambda: floor.known(robot) == number)
     server.die()
     # Heard again, as a new process, before it was missed.
     server.restart()
     floor.until(lambda: floor.settled(4))
-    assert server.sent(robot)[-1].last_request > 70
+    assert server.sent(robot)[-1].last_request > number
 
 
 def test_loss_of_every_server_is_said_and_published(floor) -> None:
@@ -197,7 +198,9 @@ def test_manager_that_starts_again_moves_nothing_and_goes_on(floor) -> None:
     with floor.lock:
         for server in servers:
             for robot in server.robots.values():
-                robot.last_request = 20
+                robot.last_request += 20
+    numbers = {name: robot.last_request for server in servers
+               for name, robot in server.robots.items()}
     places = floor.places
     epoch = max(server.epoch for server in servers)
     stop()
@@ -214,8 +217,8 @@ def test_manager_that_starts_again_moves_nothing_and_goes_on(floor) -> None:
         for call in server.calls:
             assert call.epoch > epoch
             assert not any(item.standby for item in call.robots)
-    assert all(robot.last_request in (0, 20) for server in servers
-               for robot in server.robots.values() if robot.robot != 'robot_4')
+    assert {name: robot.last_request for server in servers
+            for name, robot in server.robots.items() if name != 'robot_4'} == numbers
     assert floor.assignments[-1].epoch > floor.assignments[count - 1].epoch
 
 

@@ -147,7 +147,8 @@ def test_good_populations_end_a_complaint(served) -> None:
 def test_robot_that_moves_goes_on_where_it_was(served) -> None:
     one, other = served.servers['server_0'], served.servers['server_1']
     robot = one.robots['robot_1']
-    robot.last_request, robot.watermark = 41, 5_000
+    robot.last_request += 41
+    number, robot.watermark = robot.last_request, 5_000
     robot.prompt, robot.prompt_stamp = 'to the left', 4_000
     # Without a stamp it is the default of its old model.
     one.robots['robot_2'].prompt = 'pick the part'
@@ -155,7 +156,7 @@ def test_robot_that_moves_goes_on_where_it_was(served) -> None:
     assert answer.success and answer.moved == 2, answer.message
     before, after = other.sent('robot_1')
     assert (before.standby, after.standby) == (True, False)
-    assert (after.last_request, after.watermark) == (41, 5_000)
+    assert (after.last_request, after.watermark) == (number, 5_000)
     assert (after.prompt, after.prompt_stamp) == ('to the left', 4_000)
     assert other.sent('robot_2')[-1].prompt == ''
 

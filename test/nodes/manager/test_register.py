@@ -106,3 +106,16 @@ def test_robots_come_until_the_factory_is_full_and_the_rest_is_served_on(served)
     assert len(served.places) == 8
     assert unregister(served, 'new_0').success
     assert register(served, 'new_3', 'pick').success
+
+
+def test_robots_leave_one_by_one_also_while_not_all_can_be_served(served) -> None:
+    for number in range(2):
+        assert register(served, f'new_{number}', 'pick').success
+    served.servers['server_1'].die()
+    served.until(lambda: served.settled(4))  # 4 fit, there are 7.
+    for left in (2, 1):
+        robot = next(iter(served.places))
+        answer = unregister(served, robot)
+        assert answer.success and f'over by {left} robot' in answer.message
+        served.until(lambda: served.settled(4))
+        assert robot not in served.places
