@@ -49,6 +49,7 @@ def draw(found: Found, folder: Path, stem: str) -> list[Path]:
         figure = pyplot.figure(figsize=(width, 4.8), layout='constrained')
         axes = figure.add_subplot()
         paint(axes, found)
+        write_plainly(axes)
         figure.text(0.005, 0.005, conditions(found), fontsize=6, color='#555555')
         figure.get_layout_engine().set(rect=(0, 0.035, 1, 0.965))
         for suffix in SUFFIXES:
@@ -56,6 +57,18 @@ def draw(found: Found, folder: Path, stem: str) -> list[Path]:
             figure.savefig(written[-1], dpi=160)
         pyplot.close(figure)
     return written
+
+
+def write_plainly(axes: Any) -> None:
+    """Write numbers out on logarithmic axes, and robots as whole numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == 'log':
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f'{value:g}'))
+            axis.set_minor_formatter('')
+        elif axis.get_label_text().startswith('robots'):
+            axis.set_major_locator(MaxNLocator(integer=True))
 
 
 def draw_attainment(axes: Any, found: Found) -> None:

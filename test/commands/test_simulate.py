@@ -22,7 +22,7 @@ def test_a_fleet_survives_a_server(tmp_path: Path, capsys) -> None:
                  '--kill', 'gpu_3@4:8', '--population', 'pi0=130@6', '--planning', '0.1',
                  '--json', str(path)]) == 0
     out, err = capsys.readouterr()
-    assert 'derived: VLM 1 of pi0 beside ADiT 2 of pi0' in err and str(path) in err
+    assert 'derived' not in err and str(path) in err
     assert 'gpu_3 died' in out and 'gpu_3 came back' in out and '4 servers, ' in out
     found = json.loads(path.read_text())
     assert found['kind'] == 'simulation' and found['settings']['servers'] == 4
@@ -37,11 +37,11 @@ def test_a_fleet_survives_a_server(tmp_path: Path, capsys) -> None:
 
 
 def test_what_does_not_fit_is_said(capsys) -> None:
-    assert main([*FLEET, *TIMES, '--population', 'pi0=60', '--seconds', '2']) == 0
+    assert main([*FLEET, *TIMES, '--population', 'pi0=66', '--seconds', '2']) == 0
     out, err = capsys.readouterr()
     assert 'over by 10 robots of pi0' in err
     (line,) = [line for line in out.splitlines() if ' start ' in line]
-    assert line.split()[3:5] == ['60', '10']
+    assert line.split()[3:5] == ['66', '10']
 
 
 def test_a_picture_is_drawn(tmp_path: Path, capsys) -> None:
@@ -94,7 +94,7 @@ def test_what_the_factory_has_not_is_named(words: list[str], problem: str, capsy
 
 def test_capacities_that_nobody_wrote_down_are_named(tmp_path: Path, capsys) -> None:
     path = tmp_path / 'fleet.yaml'
-    path.write_text((CONFIG / 'fleet.yaml').read_text().replace('capacity: 50', ''))
+    path.write_text((CONFIG / 'fleet.yaml').read_text().replace('capacity: 56', ''))
     assert main(['simulate', str(path), *TIMES]) == 2
     assert 'models.pi0.capacity: is not in the file' in capsys.readouterr().err
 

@@ -4,7 +4,6 @@
 from collections.abc import Callable
 import copy
 from dataclasses import dataclass, replace
-from itertools import product
 import math
 
 import pytest
@@ -145,14 +144,6 @@ def experts() -> dict[str, Expert]:
 class TestOnGpu:
     pytestmark = gpu
 
-    @pytest.mark.parametrize('kind', ['pi0', 'pi0.5'])
-    @pytest.mark.parametrize('batch', [1, 2, 3, 4, 8])
-    def test_kernels_compute_the_steps(self, kind, batch, experts, denoise):
-        given = make_inputs(experts[kind], batch, seed=batch)
-        expected = reference(experts[kind], given)
-        assert error(given.noise, expected) > 0.05  # the steps do change something
-        assert error(denoise(experts[kind], given), expected) < TOLERANCE
-
     @pytest.mark.parametrize(('keys', 'horizon'), [(1, 50), (64, 10), (816, 15), (968, 50),
                                                    (300, 64), (130, 100)])
     def test_any_number_of_keys_and_actions(self, keys, horizon, experts, denoise):
@@ -170,7 +161,8 @@ class TestOnGpu:
         assert error(found, reference(experts['pi0'], given)) < TOLERANCE
 
     @pytest.mark.parametrize('kind', ['pi0', 'pi0.5'])
-    @pytest.mark.parametrize(('sms', 'batch'), product((20, 28, 36, 132), (1, 2, 3, 4, 5)))
+    @pytest.mark.parametrize('sms', [20, 28, 36, 132])
+    @pytest.mark.parametrize('batch', [1, 2, 3, 4, 8])
     def test_kernels_cut_for_any_part_compute_the_steps(self, kind, sms, batch, experts, denoise):
         from robion_ros.models.kernels.denoise import workspace
         expert, tiles = experts[kind], for_batch(batch, sms)
@@ -178,8 +170,9 @@ class TestOnGpu:
         space = workspace(expert, batch, given.turn[0].shape[2], 817, tiles)
         for buffer in vars(space).values():
             buffer.fill_(math.nan)
-        assert error(denoise(expert, given, space, tiles),
-                     reference(expert, given)) < TOLERANCE
+        expected = reference(expert, given)
+        assert error(given.noise, expected) > 0.05  # the steps do change something
+        assert error(denoise(expert, given, space, tiles), expected) < TOLERANCE
 
     def test_hidden_keys_change_nothing(self, experts, denoise):
         given = make_inputs(experts['pi0'], 2)
