@@ -97,6 +97,12 @@ def narrow(kind: type[Narrow], answer: Rebalance.Response, **more: str) -> Narro
                 changes=answer.changes, **more)
 
 
+def served_already(robot: str, place: Place) -> RegisterRobot.Response:
+    """Say that a robot is served as is asked for."""
+    return RegisterRobot.Response(success=True, server=place.server,
+                                  message=f'{robot} is served by {place.server} already')
+
+
 def server_of(answer: Rebalance.Response, robot: str) -> str:
     """Return the server that a plan gives a robot, '' for none."""
     return next((item.server for item in answer.robots if item.robot == robot), '')

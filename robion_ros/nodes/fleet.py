@@ -186,6 +186,11 @@ def places(statuses: Mapping[str, ServerStatus]) -> dict[str, Place]:
     return {robot: place for robot, (_, place) in newest.items()}
 
 
+def hosts(statuses: Mapping[str, ServerStatus]) -> dict[str, Iterable[str]]:
+    """Return the models that servers hold."""
+    return {name: status.models for name, status in statuses.items()}
+
+
 def capacities(statuses: Mapping[str, ServerStatus]) -> dict[tuple[str, str], int]:
     """Return how many robots servers say they sustain, by server and model."""
     return {(name, model): min(capacity, MAX_CAPACITY) for name, status in statuses.items()

@@ -40,11 +40,12 @@ from robion_ros.nodes.answers import (
     put_into_force,
     refused,
     refused_but,
+    served_already,
     server_of,
 )
 from robion_ros.nodes.described import knowing
 from robion_ros.nodes.diagnostics import manager_diagnostic
-from robion_ros.nodes.fleet import capacities, find_strays, Fleet, loaded, obeys, places
+from robion_ros.nodes.fleet import capacities, find_strays, Fleet, hosts, loaded, obeys, places
 from robion_ros.nodes.parameters import declare, Parameter
 from robion_ros.nodes.spin import run, STOPPED
 from robion_ros.nodes.spinner import Spinner
@@ -181,8 +182,7 @@ class ManagerNode(Node):
     def _plan(self, models: Mapping[str, str], alive: Mapping[str, ServerStatus],
               running: Mapping[str, Place]) -> tuple[FactoryPlan, errors.Unserved | None]:
         """Plan for all robots, or for the most that fit and with why not for more."""
-        hosts = {name: status.models for name, status in alive.items()}
-        return plan_most(self._factory, models, hosts, running, capacities(alive))
+        return plan_most(self._factory, models, hosts(alive), running, capacities(alive))
 
     def _on_rebalance(self, request: Rebalance.Request,
                       response: Rebalance.Response) -> Rebalance.Response:
@@ -192,6 +192,8 @@ class ManagerNode(Node):
 
     def _on_register(self, request: RegisterRobot.Request,
                      response: RegisterRobot.Response) -> RegisterRobot.Response:
+        if (place := self._running.get(request.robot)) and place.model == request.model:
+            return served_already(request.robot, place)  # Also while others are left out.
         answer = self._change([request.model], lambda factory: with_robot(
             factory, self._models, request.robot, request.model), request.dry_run)
         return narrow(RegisterRobot.Response, answer, server=server_of(answer, request.robot))

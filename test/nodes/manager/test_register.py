@@ -113,6 +113,9 @@ def test_robots_leave_one_by_one_also_while_not_all_can_be_served(served) -> Non
         assert register(served, f'new_{number}', 'pick').success
     served.servers['server_1'].die()
     served.until(lambda: served.settled(4))  # 4 fit, there are 7.
+    robot, (model, server) = next(iter(served.places.items()))
+    again = register(served, robot, model)
+    assert (again.success, again.server, again.changes) == (True, server, [])
     for left in (2, 1):
         robot = next(iter(served.places))
         answer = unregister(served, robot)
