@@ -149,13 +149,19 @@ class Formation:
         """Return the next request, and consume its frames, if one can be formed."""
         if not self.active or len(self._frames) < len(self._config.cameras):
             return None  # Mostly so: a robot's joint states come many times between two frames.
+        if self._is_early(now):
+            self._frames = {}  # Held, it would be old when its time comes, and so all after it.
+            return None
+        if self._is_torn(now):
+            return None
         oldest = now - self._config.max_age
         self._frames = {camera: frame for camera, frame in self._frames.items()
                         if frame.received >= oldest}
         if (len(self._frames) < len(self._config.cameras)
                 or self._state is None or self._state[1] < oldest
-                or not self.handover.prompt or not self._rate_allows(now)):
+                or not self.handover.prompt):
             return None
+        self._next_due = max(now, self._next_due) + 1.0 / self._config.rate
         frames = tuple(self._frames[camera] for camera in self._config.cameras)
         self._frames = {}
         old = self.handover
@@ -174,15 +180,21 @@ class Formation:
         if old._config.joints == self._config.joints:
             self._state = old._state
 
-    def _rate_allows(self, now: float) -> bool:
+    def _is_early(self, now: float) -> bool:
         """
-        Hold the mean rate, but let a robot be half a period early.
+        Return whether the model's rate forbids a request; a robot may be half a period early.
 
-        Without that slack a robot that publishes at just this rate would lose every
-        observation that jitter brings a little too soon.
+        Without that slack one that publishes at just this rate would lose every observation that
+        jitter brings a little too soon.
         """
-        period = 1.0 / self._config.rate
-        if now < self._next_due - period / 2:
-            return False
-        self._next_due = max(now, self._next_due) + period
-        return True
+        return now < self._next_due - 0.5 / self._config.rate
+
+    def _is_torn(self, now: float) -> bool:
+        """
+        Return whether a camera lacks a frame that is due any moment, as its last one was lost.
+
+        With the one before instead, each request would mix two observations from then on.
+        """
+        seen = [frame.received for frame in self._frames.values()]
+        half = 0.5 / self._config.rate
+        return max(seen) - min(seen) > half and now - max(seen) < half / 2

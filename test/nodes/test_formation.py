@@ -132,6 +132,34 @@ def test_jitter_of_a_quarter_period_loses_no_observation(jitter: list[float]) ->
     assert numbers(formation(), *moments) == list(range(1, len(moments) + 1))
 
 
+@given(st.floats(0.0, 0.45), st.integers(1, 5))
+def test_an_observation_that_comes_late_makes_no_later_one_old(late: float, which: int) -> None:
+    made, ages = formation(), []
+    for number in range(12):
+        now = number * PERIOD + (late if number == which else 0.0)
+        made.add_state(STATE, now)
+        see(made, now)
+        # Joint states come between, and would bring out what is held.
+        for after in (0.0, 0.02, 0.2):
+            if draft := made.form(now + after):
+                ages.append(now + after - min(frame.received for frame in draft.frames))
+    assert len(ages) >= 11 and max(ages) == 0.0
+
+
+@pytest.mark.parametrize('lost', ['front', 'wrist'])
+def test_a_lost_frame_mixes_no_later_observations(lost: str) -> None:
+    made, drafts = formation(), []
+    for number in range(10):
+        for camera, delay in (('front', 0.0), ('wrist', 0.03)):
+            now = number * PERIOD + delay
+            made.add_state(STATE, now)
+            if (number, camera) != (3, lost):
+                see(made, now, camera, published=number)
+            drafts.append(made.form(now))
+    formed = [{frame.published_ns for frame in draft.frames} for draft in drafts if draft]
+    assert formed == [{number} for number in range(10) if number != 3]
+
+
 def test_standby_listens_and_goes_on_where_the_other_stopped() -> None:
     made = Formation('r', 'arm', ARM)
     made.add_state(STATE, 10.0)
