@@ -79,9 +79,9 @@ def prepare(arguments: argparse.Namespace) -> tuple[str, Scenario]:
     if arguments.servers:
         factory = with_servers(factory, arguments.servers)
     for server, model in missing(factory):
-        raise FieldError(f'models.{model}.capacity', f'is not in the file, and {server} is not '
-                         "here to be measured: write down what 'robion capacity' prints on its "
-                         'machine')
+        raise FieldError(f'models.{model}.capacity', 'is not in the file, which is all that is '
+                         f"simulated: write down what 'robion capacity' prints on the machine of "
+                         f'{server}')
     source, times = find_times(arguments)
     sizes = batch_sizes(max(server.max_batch for server in factory.servers.values()))
     times = complete(times, {name: factory.models[name].architecture for name in sorted(

@@ -106,8 +106,10 @@ class CudaDevice:
 
     def __init__(self, name: str, profiles: Path | None = None) -> None:
         if not torch.cuda.is_available():
+            why = 'finds no GPU' if torch.version.cuda else (
+                'finds no GPU, as it was built without CUDA: install one that was built with it')
             raise ValueError(f"device {name!r} is not available here: torch {torch.__version__} "
-                             "finds no GPU; 'cpu' is")
+                             f"{why}; 'cpu' is")
         self._device = torch.device('cuda', torch.device(name).index or 0)
         if self._device.index >= torch.cuda.device_count():
             raise ValueError(f'device {name!r} is not available here: there are '

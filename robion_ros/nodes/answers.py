@@ -56,6 +56,9 @@ def planned(plan: FactoryPlan, models: Mapping[str, str], dry_run: bool,
     """Say what a plan for models (robot to model) is, what it changes and whom it leaves out."""
     count = moved(plan.moves)
     message = f'{count} of {len(plan.places)} robots {"would move" if dry_run else "moved"}'
+    turns = [(bool(move.from_server), bool(move.to_server)) for move in plan.moves]
+    for turn, what in (((False, True), 'newly'), ((True, False), 'no longer')):
+        message += f', {turns.count(turn)} {what} served' if turn in turns else ''
     return Rebalance.Response(
         success=True, objective=plan.traffic.objective, optimal=plan.traffic.optimal,
         bound=plan.traffic.bound, moved=count, unserved=len(models) - len(plan.places),

@@ -160,12 +160,13 @@ class ModelChanges:
 
     def _take(self, serving: 'Serving', model: str, loaded: 'Loaded', lack: str,
               start: float) -> LoadModel.Response:
+        from robion_ros.engine.memory import show  # With torch, which is loaded by now.
         serving.take(model, loaded)
         seconds = monotonic() - start
         return LOAD(
             success=True, models=list(serving.roster.models), weights=loaded.weights,
             load_time=to_duration(seconds),
-            message=f'{self._name} holds {model}: {loaded.weights / 1e9:.2f} GB of weights, '
+            message=f'{self._name} holds {model}: {show(loaded.weights)} of weights, '
                     f'loaded and tried in {seconds:.1f} s{lack}')
 
     def _unload(self, serving: 'Serving', model: str) -> Finish | Problem:

@@ -124,7 +124,7 @@ class RobotLog:
         if chunk.robot != self.robot:
             return f'it is for robot {chunk.robot!r}'
         if chunk.model not in self._models:
-            return f'model {chunk.model!r} is not in the factory file'
+            return f'model {chunk.model!r} was not in the factory file when the robots started'
         if chunk.stamp_ns not in self._waiting and chunk.stamp_ns not in self._overdue:
             return f'observation {chunk.stamp_ns} was not sent, or more than {MEMORY:g} s ago'
         if chunk.request <= self._newest_request:

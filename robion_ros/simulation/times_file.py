@@ -138,7 +138,8 @@ def load_profile(folder: Path, gpu: str | None) -> tuple[str, StageTimes]:
         known = f'profiles of {", ".join(sorted(found))}' if found else 'none'
         raise BenchError(f'{folder} has {known}; '
                          + ('name one of these GPUs with --gpu' if len(found) > 1 else
-                            'measure one with robion profile, or give times with --times'))
+                            'measure one with robion profile where there is a GPU, or give '
+                            'times with --times, such as config/h200_times.yaml'))
     (name,) = names
     table = found[name][-1].read()
     return name, from_profile(table)

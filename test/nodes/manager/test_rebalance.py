@@ -43,17 +43,18 @@ pytestmark = [pytest.mark.ros, pytest.mark.parametrize('floor', [FACTORY], indir
                                                        ids=['two'])]
 
 
-@pytest.mark.parametrize(('population', 'robots', 'moved'), [
+@pytest.mark.parametrize(('population', 'robots', 'moved', 'others'), [
     (Population(model='place', robots=['robot_4', 'robot_2']),
-     {'robot_1': 'pick', 'robot_2': 'place', 'robot_3': 'pick', 'robot_4': 'place'}, 1),
+     {'robot_1': 'pick', 'robot_2': 'place', 'robot_3': 'pick', 'robot_4': 'place'}, 1,
+     ''),
     (Population(model='pick', count=2),
-     {'robot_1': 'pick', 'robot_2': 'pick', 'robot_4': 'place'}, 0),
+     {'robot_1': 'pick', 'robot_2': 'pick', 'robot_4': 'place'}, 0, ', 1 no longer served'),
     (Population(model='place', count=3),
      {'robot_1': 'pick', 'robot_2': 'pick', 'robot_3': 'pick', 'robot_4': 'place',
-      'place_1': 'place', 'place_2': 'place'}, 0),
-    (Population(model='pick'), {'robot_4': 'place'}, 0),
+      'place_1': 'place', 'place_2': 'place'}, 0, ', 2 newly served'),
+    (Population(model='pick'), {'robot_4': 'place'}, 0, ', 3 no longer served'),
 ], ids=['by name', 'fewer', 'more', 'none'])
-def test_populations(served, population, robots, moved) -> None:
+def test_populations(served, population, robots, moved, others) -> None:
     answer = served.rebalance(population)
     assert answer.success, answer.message
     assert {robot: model for robot, (model, _) in served.places.items()} == robots
@@ -62,7 +63,7 @@ def test_populations(served, population, robots, moved) -> None:
     assert (answer.error_code, answer.moved, answer.objective) == (answer.NONE, moved, 0)
     assert answer.optimal
     assert answer.solve_ms > 0 and answer.apply_ms > 0
-    assert answer.message == f'{moved} of {len(robots)} robots moved'
+    assert answer.message == f'{moved} of {len(robots)} robots moved{others}'
 
 
 def test_dry_run_changes_nothing(served) -> None:
@@ -110,7 +111,8 @@ def test_plan_that_serves_the_most_is_told_and_applied_only_if_asked(served) -> 
         assert served.places == places
     answer = served.rebalance(*populations, allow_partial=True)
     assert answer.success and answer.error_code == answer.NONE, answer.message
-    assert answer.message.startswith('0 of 5 robots moved; not served: over by 2 robots of pick')
+    assert answer.message.startswith('0 of 5 robots moved, 1 newly served; not served: over by 2 '
+                                     'robots of pick')
     served.until(lambda: served.settled(5))
     assert set(served.places) == {'robot_1', 'robot_2', 'robot_3', 'robot_4', 'pick_1'}
     served.until(lambda: 'not every robot is served: over by 2' in served.complaint)
