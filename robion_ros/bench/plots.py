@@ -34,6 +34,14 @@ def find_pyplot() -> Any:
     return pyplot
 
 
+def make_folder(path: str) -> None:
+    """Make the folder of plots; raise BenchError where it cannot be."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BenchError(f'--plots {path} cannot be made: {error.strerror}') from None
+
+
 def draw(found: Found, folder: Path, stem: str) -> list[Path]:
     """Draw every picture that a result has data for; return the files."""
     pyplot = find_pyplot()
@@ -54,7 +62,11 @@ def draw(found: Found, folder: Path, stem: str) -> list[Path]:
         figure.get_layout_engine().set(rect=(0, 0.035, 1, 0.965))
         for suffix in SUFFIXES:
             written.append(folder / f'{stem}_{what}{suffix}')
-            figure.savefig(written[-1], dpi=160)
+            try:
+                figure.savefig(written[-1], dpi=160)
+            except OSError as error:
+                written[-1].unlink(missing_ok=True)
+                raise BenchError(f'{written[-1]} cannot be written: {error.strerror}') from None
         pyplot.close(figure)
     return written
 

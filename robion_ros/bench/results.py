@@ -48,8 +48,12 @@ class Results:
         if self._path is None:
             return
         written = self._path.with_name(f'.{self._path.name}.{os.getpid()}')
-        written.write_text(dump(self.found), encoding='utf-8')
-        written.replace(self._path)
+        try:
+            written.write_text(dump(self.found), encoding='utf-8')
+            written.replace(self._path)
+        except OSError as error:
+            written.unlink(missing_ok=True)
+            raise BenchError(f'{self._path} cannot be written: {error.strerror}') from None
 
 
 def dump(found: Mapping[str, Any]) -> str:

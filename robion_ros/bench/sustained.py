@@ -20,7 +20,7 @@ from robion_ros.bench.engines import Engines, make_source
 from robion_ros.bench.modes import ModeOptions
 from robion_ros.bench.prepared import Prepared
 from robion_ros.bench.serving import Open
-from robion_ros.bench.settings import Traffic
+from robion_ros.bench.settings import BenchError, Traffic
 from robion_ros.bench.trial import measure, Row
 from robion_ros.config import ServerConfig
 from robion_ros.engine.capacities import Capacity, CapacityFile, scale
@@ -100,6 +100,10 @@ def find_capacity(open_serving: Open, slos: Mapping[str, float], traffic: Traffi
     with open_serving() as serving:
         found = search(passes, first, tolerance=TOLERANCE)
     row = rows[found or min(rows)]
+    if not found and row['failed']:  # This says nothing of the device, and is not to be kept.
+        raise BenchError(f'{row["failed"]} of {row["sent"]} requests of {row["robots"]} robot '
+                         f"failed in the model {', '.join(slos)}: mend it; 'robion check' runs "
+                         'one request of a checkpoint')
     p99 = row['latency_ms']['p99']
     return Capacity(found, row['worst'], None if p99 is None else round(p99 / 1e3, 6))
 

@@ -21,7 +21,7 @@ from robion_ros.bench.evaluate import Evaluation, spread_deadlines, Way
 from robion_ros.bench.machine import describe_machine, format_machine
 from robion_ros.bench.modes import find_obstacle, find_second, ModeOptions
 from robion_ros.bench.network import load_network
-from robion_ros.bench.plots import draw, find_pyplot
+from robion_ros.bench.plots import draw, find_pyplot, make_folder
 from robion_ros.bench.prepared import make_configs, prepare, Prepared
 from robion_ros.bench.report import make_table
 from robion_ros.bench.results import load_results, Results
@@ -82,14 +82,6 @@ def evaluate(arguments: argparse.Namespace) -> int:
         plot(results.found, arguments.plots,
              Path(arguments.json or f'bench_{arguments.kind}').stem)
     return code
-
-
-def make_folder(path: str) -> None:
-    """Make the folder of plots; raise BenchError where it cannot be."""
-    try:
-        Path(path).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BenchError(f'--plots {path} cannot be made: {error.strerror}') from None
 
 
 def measure_locksteps(arguments: argparse.Namespace, results: Results) -> None:

@@ -53,7 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     print('\n'.join(format_table(HEADER, [
         list_place(factory, place, one, known.get(place), now.get(place))
         for place, one in wanted.items()])))
-    files: Mapping[object, None] = dict.fromkeys(one.file.path for one in open_places.values())
+    files: Mapping[object, None] = dict.fromkeys(one.file.path for one in open_places.values()
+                                              if one.known())
     if files:
         print(f'kept in {", ".join(map(str, files))}')
     return 0

@@ -12,6 +12,7 @@ import multiprocessing
 from multiprocessing.connection import Connection, wait
 import os
 import signal
+from threading import Thread
 from time import sleep
 from typing import Any
 
@@ -118,6 +119,7 @@ def expect(models: int, part: float, left: float) -> float:
 def work(connection: Any, job: Job) -> None:
     """Measure a job in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Who waits for it ends it.
+    Thread(target=_end_with_parent, daemon=True).start()
     try:
         for (name, model), wanted in job.wanted.items():
             def measure(_: str, name: str = name, model: str = model) -> Capacity:
@@ -133,5 +135,13 @@ def work(connection: Any, job: Job) -> None:
             connection.send(('found', (name, model), found[model]))
             gc.collect()  # The next model needs the memory.
         connection.send(('end',))
-    except Exception as error:  # Whatever a model raises is said by who waits.
+    except BaseException as error:  # Whatever a model raises is said by who waits.
         connection.send(('failed', f'{type(error).__name__}: {error}'))
+
+
+def _end_with_parent() -> None:
+    """End this process when nobody waits for it any more, however that one ended."""
+    parent = multiprocessing.parent_process()
+    assert parent
+    wait([parent.sentinel])
+    os._exit(1)

@@ -16,13 +16,15 @@ from typing import Any
 
 from robion_ros.bench.machine import describe_machine
 from robion_ros.bench.network import load_network
-from robion_ros.bench.plots import draw, find_pyplot
+from robion_ros.bench.plots import draw, find_pyplot, make_folder
 from robion_ros.bench.results import Results
 from robion_ros.bench.settings import BenchError, Traffic
 from robion_ros.commands.capacities import missing
 from robion_ros.commands.table import format_table
 from robion_ros.config import FactoryConfig, FieldError
 from robion_ros.engine.batch import batch_sizes
+from robion_ros.engine.device import open_device
+from robion_ros.engine.memory import show as size
 from robion_ros.engine.profile import default_folder
 from robion_ros.factory_file import load
 from robion_ros.simulation.factory import Factory
@@ -31,6 +33,9 @@ from robion_ros.simulation.stage_times import complete, StageTimes
 from robion_ros.simulation.summary import describe
 from robion_ros.simulation.tables import model_table, plan_table, server_table
 from robion_ros.simulation.times_file import load_profile, load_times
+
+REQUEST = 1500
+"""Memory that a request takes until all is written, bytes: measured."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -49,8 +54,10 @@ def simulate(arguments: argparse.Namespace) -> None:
     """Run, show and keep what came of it."""
     if arguments.plots:
         find_pyplot()
+        make_folder(arguments.plots)
     results = Results('simulation', arguments.json)
     source, scenario = prepare(arguments)
+    check_memory(scenario)
     factory = scenario.factory
     begun = monotonic()
     simulated = Factory(scenario).run()
@@ -96,6 +103,20 @@ def prepare(arguments: argparse.Namespace) -> tuple[str, Scenario]:
         arguments.planning)
 
 
+def check_memory(scenario: Scenario) -> None:
+    """Raise FieldError where all requests would not fit into the memory of this machine."""
+    models, traffic = scenario.factory.models, scenario.traffic
+    rate = max(sum(models[model].rate for model in robots.values())
+               for _, robots in scenario.populations)
+    needed = int(REQUEST * rate * (traffic.lead + traffic.seconds))
+    memory = open_device('cpu').memory()
+    if memory and needed > memory.free:
+        raise FieldError('--seconds', f'{traffic.seconds:g} s are '
+                         f'{rate * traffic.seconds:.3g} requests, which take about '
+                         f'{size(needed)} of memory; {size(memory.free)} are free: simulate a '
+                         'shorter time, or fewer robots')
+
+
 def find_times(arguments: argparse.Namespace) -> tuple[str, StageTimes]:
     """Return the stage times of a file or of a stored profile, and what they are of."""
     if arguments.times:
@@ -106,8 +127,10 @@ def find_times(arguments: argparse.Namespace) -> tuple[str, StageTimes]:
 
 def with_servers(factory: FactoryConfig, number: int) -> FactoryConfig:
     """Return the factory with so many servers, those of the file first, then their copies."""
-    names = ((name, name if turn == 1 else f'{name}_{turn}')
-             for turn in count(1) for name in factory.servers)
+    # A copy of gpu is not called gpu_2 where the file has a gpu_2.
+    names = ((name, copy) for turn in count(1) for name in factory.servers
+             if (copy := name if turn == 1 else f'{name}_{turn}') == name
+             or copy not in factory.servers)
     servers = {copy: factory.servers[name] for name, copy in islice(names, number)}
     return replace(factory, servers=servers)
 

@@ -31,6 +31,8 @@ def make_chunk(model: Model, batch: Batch, row: int, vlm_time: float,
     try:
         actions = model.postprocess(adit.value[row], ticket.request.observation)
         shape, finite = np.shape(actions), np.isfinite(actions).all()
+    except KeyboardInterrupt:  # Ctrl-C, where this runs in a main thread.
+        raise
     except BaseException as error:  # Also SystemExit, which would end the engine's thread.
         return Dropped(ticket.request, DropReason.FAILED,
                        f'model {batch.model}: postprocessing: {describe(error)}')

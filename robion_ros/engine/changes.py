@@ -24,7 +24,7 @@ def add_model(engine: Engine, ready: Prepared, name: str, model: Model) -> None:
     added = ready.add(name, model)
     try:
         engine.add(name, added.models[name], added.times)
-    except Exception:
+    except BaseException:  # Also SystemExit: the next one may have its name.
         del added
         ready.remove(name)
         raise

@@ -88,6 +88,8 @@ class Engine:
         """Queue a request; its preprocessing runs in the caller's thread."""
         try:
             ticket = make_ticket(self._models[request.model], request, monotonic())
+        except KeyboardInterrupt:  # Ctrl-C, where this runs in a main thread.
+            raise
         except BaseException as error:  # Also SystemExit, which would end the caller's thread.
             self._on_outcome(Dropped(request, DropReason.FAILED,
                                      f'model {request.model}: preprocessing: {describe(error)}'))

@@ -53,6 +53,8 @@ class Leaving:
             vlm_time = self._entering.vlm.result().seconds
             stage = 'ADiT'
             timed = self.adit.result()
+        except KeyboardInterrupt:  # Ctrl-C, where this runs in a main thread.
+            raise
         except BaseException as error:
             answer_all(dropped(batch, f'{stage} stage: {describe(error)}'), answer)
             return
@@ -115,5 +117,7 @@ def conclude(in_flight: InFlight, answer: Answer) -> None:
             stage.wait()
         in_flight.seconds = max(end.since(start) for end in in_flight.stages
                                 for start in in_flight.stages)
+    except KeyboardInterrupt:  # Ctrl-C, where this runs in a main thread.
+        raise
     except BaseException:
         in_flight.seconds = 0.0

@@ -38,11 +38,11 @@ class MachineFile:
 
     def parse(self, parse: Callable[[Any], T]) -> list[T]:
         """Return all rows as parse makes them; of a file that cannot be read, none."""
-        if not self.path.exists():
-            return []
         try:
             values = json.loads(self.path.read_text(encoding='utf-8'))
             return list(map(parse, values['rows']))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError,
                 RecursionError) as error:
             logger.warning('%s is measured anew, it cannot be read (%s: %s)', self.path,
@@ -60,8 +60,12 @@ class MachineFile:
         with _locked(self.folder):
             text = json.dumps({'machine': dict(self.machine), 'rows': list(change())}, indent=1)
             written = self.path.with_suffix(f'.{os.getpid()}')
-            written.write_text(f'{text}\n', encoding='utf-8')
-            written.replace(self.path)
+            try:
+                written.write_text(f'{text}\n', encoding='utf-8')
+                written.replace(self.path)
+            except OSError:
+                written.unlink(missing_ok=True)
+                raise
 
     @contextmanager
     def claim(self, what: str) -> Iterator[bool]:

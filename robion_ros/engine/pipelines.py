@@ -151,6 +151,8 @@ def hand_over(entering: Entering, answer: Answer) -> Entered | None:
     """Return what a batch enters its ADiT stage with; a VLM stage that failed drops its own."""
     try:  # A model may raise anything, and the requests of others must go on.
         return entering.vlm.handed()
+    except KeyboardInterrupt:  # Ctrl-C, where this runs in a main thread.
+        raise
     except BaseException as error:
         answer_all(dropped(entering.batch, f'VLM stage: {describe(error)}'), answer)
         return None

@@ -26,7 +26,7 @@ def example(name: str, model: Model) -> Ticket:
     request = Request('warm_up', 0, name, observation, 0.0, 0.0)
     try:
         return make_ticket(model, request, 0.0)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise RuntimeError(f'model {name} cannot preprocess: {describe(error)}') from error
 
 

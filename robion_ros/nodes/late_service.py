@@ -12,6 +12,8 @@ from typing import Any
 
 from rclpy.node import Node
 
+from robion_ros.nodes.qos import SERVICE_QOS
+
 Answer = Callable[[Any], None]
 """Takes the response; from any thread, once."""
 
@@ -24,7 +26,8 @@ class LateService:
         """Offer a service on a node whose executor runs one callback at a time."""
         self._callback = callback
         self._request: Any = None
-        self._service = node.create_service(kind, name, self._on_request)
+        self._service = node.create_service(kind, name, self._on_request,
+                                             qos_profile=SERVICE_QOS)
         self._send = self._service.send_response
         # The executor calls it at once after the callback, and it alone is told who asked.
         self._service.send_response = self._hand_over

@@ -55,17 +55,17 @@ class Loading:
     """One loading of a server's models."""
 
     def __init__(self, factory: FactoryConfig, name: str, beside: Iterable[str], info: Say,
-                 warn: Say, check: Callable[[], None]) -> None:
+                 warn: Say, check: Callable[[], None], outlines: Outlines | None = None) -> None:
         """
         Be about to load the models of a server.
 
         beside are servers on the same device of the same machine; check is called now and then,
-        and what it raises ends all.
+        and what it raises ends all. outlines are those of models that are held; it grows.
         """
         self._factory, self._name, self._beside = factory, name, tuple(beside)
         self._server = factory.servers[name]
         self._info, self._warn, self._check = info, warn, check
-        self._outlines: Outlines = {}
+        self._outlines: Outlines = {} if outlines is None else outlines
         self._waiting = False
 
     def run(self) -> Loaded:

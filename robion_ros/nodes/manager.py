@@ -111,7 +111,8 @@ class ManagerNode(Node):
         for kind, name, answer in ((Rebalance, qos.REBALANCE, self._on_rebalance),
                                    (RegisterRobot, qos.REGISTER, self._on_register),
                                    (UnregisterRobot, qos.UNREGISTER, self._on_unregister)):
-            self.create_service(kind, f'~/{name}', answer, callback_group=planning)
+            self.create_service(kind, f'~/{name}', answer, qos_profile=qos.SERVICE_QOS,
+                                callback_group=planning)
         # Servers are looked after also where simulated time stands still or jumps.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(float(values['period']), self._on_timer, callback_group=planning,
@@ -201,8 +202,7 @@ class ManagerNode(Node):
     def _on_unregister(self, request: UnregisterRobot.Request,
                        response: UnregisterRobot.Response) -> UnregisterRobot.Response:
         return narrow(UnregisterRobot.Response, self._change(
-            (), lambda factory: without_robot(self._models, request.robot), request.dry_run,
-            True))
+            (), lambda _: without_robot(self._models, request.robot), request.dry_run, True))
 
     def _change(self, named: Iterable[str], new: Callable[[FactoryConfig], dict[str, str]],
                 dry_run: bool, allow_partial: bool | None = None) -> Rebalance.Response:

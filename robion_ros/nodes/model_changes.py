@@ -148,7 +148,7 @@ class ModelChanges:
                            f'{nearest(model, others)}, or write it into the file first')
         try:
             loaded = serving.load(model, factory)
-        except Exception as error:  # Whatever a model or a device raises: the server goes on.
+        except BaseException as error:  # Also SystemExit: the server goes on.
             text = str(error) if isinstance(error, ValueError) else (
                 f'models.{model}: {type(error).__name__}: {error}')
             return Problem(LOAD.NOT_LOADED, text)

@@ -6,7 +6,7 @@ Names are relative, so that a namespace or a remapping moves them. Knows no mess
 """
 
 from rclpy.duration import Duration
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 
 from robion_ros.config import Transport
 
@@ -43,6 +43,8 @@ HEARTBEAT_QOS = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 CHUNKS_QOS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 """To subscribe: a robot that was busy still gets what came meanwhile; see chunk_qos."""
 REPORTS_QOS = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE)
+SERVICE_QOS = QoSProfile(history=HistoryPolicy.KEEP_ALL, reliability=ReliabilityPolicy.RELIABLE)
+"""Of services that many may call at once: a call that is not kept is never answered."""
 DIAGNOSTICS_QOS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 
 

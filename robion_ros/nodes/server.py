@@ -136,7 +136,7 @@ class ServerNode(LifecycleNode):
                                     self._beside)
         except InterruptedError as error:
             self.get_logger().info(str(error))
-        except Exception as error:  # Whatever a model raises: the node stays unconfigured.
+        except (Exception, SystemExit) as error:  # Of a model: the node stays unconfigured.
             self._fault = f'cannot configure: {type(error).__name__}: {error}'
             self.get_logger().error(self._fault)
         if not self._serving:

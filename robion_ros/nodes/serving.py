@@ -22,6 +22,7 @@ from robion_ros.core import ActionChunk, Dropped, DropReason, Observation, Outco
 from robion_ros.engine.answers import describe
 from robion_ros.engine.changes import add_model, remove_model
 from robion_ros.engine.engine import start_engine
+from robion_ros.engine.memory import Outlines
 from robion_ros.models.memory import weight_bytes
 from robion_ros.models.protocol import ModelSpec
 from robion_ros.nodes.bridge import find_cv_bridge
@@ -64,6 +65,8 @@ class Serving:
         self.configs = {model: factory.models[model] for model in self._server.models}
         """Of the models that are held, also while they are let go."""
         self._beside = tuple(beside)
+        self._outlines: Outlines = {}
+        """Of what is held: its checkpoints may be gone by now."""
         self._closing = False
         self.thread = ThreadPoolExecutor(1, thread_name_prefix='models')
         """Where models are loaded and let go."""
@@ -92,6 +95,7 @@ class Serving:
     def drain(self, timeout: float) -> bool:
         """Let every robot go and answer what was accepted; False if timeout s were short."""
         self.roster.release_all()
+        self._assign()  # Their models may be let go while nobody is served.
         empty = Event()
         self._intake.put_job(empty.set)
         deadline = monotonic() + timeout
@@ -125,6 +129,8 @@ class Serving:
             model: robots for model, robots in held.capacities.items() if model == name})
         grown = replace(factory, models={**factory.models, **self.configs},
                         servers={**factory.servers, self._name: server})
+        self._outlines = {key: one for key, one in self._outlines.items()
+                          if key[0] in self.configs}
         model, capacity = self._loading(grown).load_more(self._device, name)
         add_model(self.engine, self._ready, name, model)
         return Loaded(factory.models[name], model.spec, weight_bytes(model), capacity)
@@ -158,7 +164,7 @@ class Serving:
     def _loading(self, factory: FactoryConfig) -> Loading:
         logger = self._node.get_logger()
         return Loading(factory, self._name, self._beside, logger.info, logger.warning,
-                       self._stop_early)
+                       self._stop_early, self._outlines)
 
     def _stop_early(self) -> None:
         """Raise InterruptedError if what is loaded will not be served."""

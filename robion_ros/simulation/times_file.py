@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 import json
 from pathlib import Path
+import re
 from statistics import median
 from typing import Any
 
@@ -34,8 +35,9 @@ class Stages:
     def __post_init__(self) -> None:
         for stage in ('vlm', 'adit'):
             for size, time in getattr(self, stage).items():
-                if not size.isdecimal() or int(size) < 1:
-                    raise FieldError(f'{stage}.{size}', 'is no batch size, must be a number')
+                if not re.fullmatch('[1-9][0-9]{0,3}', size):
+                    raise FieldError(f'{stage}.{size}', 'is no batch size, must be a number from '
+                                     '1 to 9999')
                 check_range(f'{stage}.{size}', time, 0.001, LONGEST)
 
 
@@ -85,7 +87,11 @@ def load_times(path: str) -> StageTimes:
         if found['kind'] != 'ablation':
             raise BenchError(f'{path} is of robion bench {found["kind"]}, which times no stages; '
                              'robion bench ablation does')
-        return from_ablation(found['rows'])
+        try:
+            return from_ablation(found['rows'])
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise BenchError(f'{path} is no file of robion bench ablation '
+                             f'({type(error).__name__}: {error})') from None
     file = read(TimesFile, path, EXAMPLE)
     return StageTimes(
         {Load(name, int(size)): time / 1e3 for name, stages in file.stages.items()
@@ -109,8 +115,12 @@ def from_ablation(rows: Sequence[Mapping[str, Any]]) -> StageTimes:
     adit: dict[Load, list[float]] = {}
     pairs: dict[str, dict[Pair, Together]] = {}
     for row in rows:
-        pair = Pair(Load(row['vlm_model'], row['vlm_batch']),
-                    Load(row['adit_model'], row['adit_batch']))
+        lockstep = Lockstep(*(row[key] for key in (
+            'vlm_model', 'vlm_batch', 'adit_model', 'adit_batch', 'p50_ms')))
+        pair = Pair(Load(lockstep.vlm_model, lockstep.vlm_batch),
+                    Load(lockstep.adit_model, lockstep.adit_batch))
+        for stage in ('vlm_ms', 'adit_ms'):
+            check_range(stage, row[stage], 0.001, LONGEST)
         if row['way'] == 'serial':
             vlm.setdefault(pair.vlm, []).append(row['vlm_ms'] / 1e3)
             adit.setdefault(pair.adit, []).append(row['adit_ms'] / 1e3)
@@ -172,7 +182,7 @@ def _open(path: Path) -> ProfileFile | None:
         machine = json.loads(path.read_text(encoding='utf-8'))['machine']
         file = ProfileFile(path.parent, {str(key): str(value) for key, value in machine.items()})
         return file if file.path == path else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

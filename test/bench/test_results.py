@@ -21,6 +21,19 @@ def test_what_was_found_is_read_again(tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) == 13
 
 
+def test_a_full_disk_is_said_and_leaves_what_was_there(tmp_path: Path, monkeypatch) -> None:
+    results = Results('sweep', str(tmp_path / 'found.json'))
+    results.write()
+
+    def full(path: Path, text: str, **how: str) -> None:
+        path.touch()
+        raise OSError(28, 'No space left on device')
+    monkeypatch.setattr(Path, 'write_text', full)
+    with pytest.raises(BenchError, match='cannot be written: No space left'):
+        results.add_row({})
+    assert [path.name for path in tmp_path.iterdir()] == ['found.json']
+
+
 def test_without_a_name_there_is_no_file(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     Results('sweep', None).add_row({'robots': 4})

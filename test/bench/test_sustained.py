@@ -13,7 +13,8 @@ import pytest
 from robion_ros.bench import sustained
 from robion_ros.bench.drive import never
 from robion_ros.bench.prepared import Prepared
-from robion_ros.bench.settings import Traffic
+from robion_ros.bench.records import Ending, Record
+from robion_ros.bench.settings import BenchError, Traffic
 from robion_ros.bench.sustained import (
     capacity_file,
     find_capacity,
@@ -45,6 +46,13 @@ def test_the_number_that_is_sustained_is_found(kit: SimpleNamespace, limit: int,
     assert found.robots == limit or (limit > 66 and limit - 2 <= found.robots <= limit)
     assert found.attainment == (1.0 if limit else 0.0)
     assert found.p99 == pytest.approx(0.2 if not limit else 0.01 if hurried else 0.09)
+
+
+def test_a_model_that_fails_has_no_capacity(kit: SimpleNamespace) -> None:
+    serving = kit.Ideal(lambda robots: 0.01)
+    serving.run = lambda trips: [Record(trip.arrival, Ending.FAILED) for trip in trips]
+    with pytest.raises(BenchError, match='4 of 4 requests of 1 robot failed in the model m'):
+        find_capacity(serving.open, SLOS, TRAFFIC, 4, deaf)
 
 
 def test_one_epoch_decides_while_answers_leave_half_of_the_time(kit: SimpleNamespace) -> None:

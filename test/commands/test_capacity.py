@@ -2,8 +2,15 @@
 """`robion capacity` and the plans that need it, as somebody types them."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 import json
+import os
 from pathlib import Path
+import platform
+import signal
+import subprocess
+import sys
+from time import sleep
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -192,6 +199,26 @@ def test_what_goes_wrong_in_a_process_is_said(factory: str,
     job = Job(loaded, 'cuda:99', {('server_0', 'pick'): wanted}, False, 1, 0.2)
     with pytest.raises(BenchError, match='on cuda:99: BenchError: device'):
         measuring.measure_all([job], lambda part, left: None)
+
+
+def test_nobody_measures_for_one_that_was_killed(factory: str) -> None:
+    [wanted] = capacities.ask(capacity.load(factory), [('server_0', 'pick')]).values()
+    with wanted.file.claim(f'{platform.node()} cpu'):  # So its process will wait for this one.
+        before = len(list((wanted.file.folder / 'claims').iterdir()))
+        process = subprocess.Popen(
+            [sys.executable, '-c', 'import sys; from robion_ros.commands.arguments import run; '
+             'run(sys.argv[1:])', 'capacity', factory, '--models', 'pick'],
+            stdout=subprocess.PIPE, start_new_session=True)
+        try:
+            while len(list((wanted.file.folder / 'claims').iterdir())) == before:
+                assert process.poll() is None
+                sleep(0.05)
+            process.kill()
+            # Nothing more comes when all that could write have ended.
+            assert process.communicate(timeout=60)[0] == b''
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def make_wanted(device: str, kind: str, slo: float) -> Wanted:

@@ -105,6 +105,38 @@ def test_models_without_times_are_named(capsys) -> None:
             in capsys.readouterr().err)
 
 
+def test_copies_of_servers_have_names_of_their_own(tmp_path: Path, capsys) -> None:
+    path = tmp_path / 'fleet.yaml'
+    gpu = "  gpu: {models: [pi0], device: 'cuda:0'}\n"
+    text = (CONFIG / 'fleet.yaml').read_text()
+    path.write_text(text.replace(gpu, gpu + gpu.replace('gpu:', 'gpu_2:')))
+    assert main(['simulate', str(path), *TIMES, '--seconds', '1', '--servers', '5']) == 0
+    assert '5 servers, ' in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_the_run(tmp_path: Path, capsys) -> None:
+    pytest.importorskip('matplotlib')
+    (tmp_path / 'file').touch()
+    assert main([*FLEET, *TIMES, '--plots', str(tmp_path / 'file')]) == 2
+    out, err = capsys.readouterr()
+    assert not out and 'cannot be made: File exists' in err
+
+
+def test_a_picture_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch, capsys) -> None:
+    figure = pytest.importorskip('matplotlib.figure')
+
+    def full(*arguments: object, **how: object) -> None:
+        raise OSError(28, 'No space left on device')
+    monkeypatch.setattr(figure.Figure, 'savefig', full)
+    assert main([*FLEET, *TIMES, '--seconds', '1', '--plots', str(tmp_path)]) == 2
+    assert '_timeline.png cannot be written: No space left' in capsys.readouterr().err
+
+
+def test_what_does_not_fit_into_memory_is_not_begun(capsys) -> None:
+    assert main([*FLEET, *TIMES, '--population', 'pi0=100000', '--seconds', '86400']) == 2
+    assert '--seconds: 86400 s are 1.73e+10 requests' in capsys.readouterr().err
+
+
 def test_it_needs_no_ros() -> None:
     script = ('import sys; sys.modules["rclpy"] = None; '
               'from robion_ros.commands.arguments import run; '

@@ -36,6 +36,21 @@ def test_rows_are_given_back_and_another_machine_has_others(file: MachineFile) -
     assert [path.name for path in file.folder.iterdir()] == [file.path.name]
 
 
+def test_a_full_disk_leaves_what_was_there(file: MachineFile,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    add(file, 1)
+    write = Path.write_text
+
+    def full(path: Path, text: str, **how: str) -> int:
+        write(path, text[:9], **how)
+        raise OSError('no space')
+    monkeypatch.setattr(Path, 'write_text', full)
+    with pytest.raises(OSError, match='no space'):
+        add(file, 2)
+    assert file.parse(number) == [1]
+    assert [path.name for path in file.folder.iterdir()] == [file.path.name]
+
+
 def test_rows_that_are_added_at_once_are_all_kept(file: MachineFile) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda value: add(file, value), range(40)))

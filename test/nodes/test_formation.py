@@ -7,40 +7,12 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-import numpy as np
 import pytest
 
 from robion_ros.config import CameraConfig, ModelConfig
-from robion_ros.nodes.formation import Formation, Frame, Handover, WATERMARK_LIFE
+from robion_ros.nodes.formation import Formation, Handover, WATERMARK_LIFE
 
-ARM = ModelConfig('tiny', {'front': CameraConfig(), 'wrist': CameraConfig('compressed')},
-                  ('a', 'b'), 2.0, 0.15, 4, prompt='pick', max_age=1.0)
-PERIOD = 0.5
-STATE = np.array([1, 2], np.float32)
-
-
-def formation(config: ModelConfig = ARM, **start: Any) -> Formation:
-    """Return a formation that has a state and may form requests."""
-    made = Formation('r', 'arm', config, **start)
-    made.add_state(STATE, 0.0)
-    made.activate(Handover(), 0.0)
-    return made
-
-
-def see(made: Formation, now: float, *cameras: str, published: int | None = None) -> None:
-    for camera in cameras or ('front', 'wrist'):
-        made.add_frame(camera, Frame(camera, round(1e9 * now) if published is None else published,
-                                     now))
-
-
-def numbers(made: Formation, *moments: float) -> list[int]:
-    """Return the numbers of the requests formed when whole observations come."""
-    drafts = []
-    for now in moments:
-        made.add_state(STATE, now)
-        see(made, now)
-        drafts.append(made.form(now))
-    return [draft.number for draft in drafts if draft]
+from .forming import ARM, formation, numbers, see, STATE
 
 
 def test_a_request_holds_the_newest_of_every_input() -> None:
@@ -101,63 +73,6 @@ def test_no_request_before_the_first_state_and_prompt() -> None:
     draft = made.form(0.0)
     assert draft is not None
     assert draft.prompt == 'go'
-
-
-@pytest.mark.parametrize(('moments', 'formed'), [
-    ([0, 0.5, 1.0, 1.5], 4),
-    ([0, 0.26, 0.99, 1.26], 4),  # early, early by half a period at most
-    ([0, 0.24, 0.5], 2),
-    ([0, 0.25, 0.5, 0.75, 1.0, 1.25], 4),
-    ([0, 10, 10.1, 10.5], 3),  # a pause saves nothing up
-], ids=['punctual', 'jitter', 'too early', 'twice as often', 'after a pause'])
-def test_rate(moments: list[float], formed: int) -> None:
-    assert len(numbers(formation(), *moments)) == formed
-
-
-@given(st.lists(st.floats(0.001, 2.0), max_size=60))
-def test_the_long_run_rate_is_never_above_the_models(gaps: list[float]) -> None:
-    made, now, formed = formation(), 0.0, []
-    for gap in gaps:
-        now += gap
-        if numbers(made, now):
-            formed.append(now)
-    for first in range(len(formed)):
-        for last in range(first, len(formed)):
-            assert last - first <= (formed[last] - formed[first]) / PERIOD + 0.5 + 1e-6
-
-
-@given(st.lists(st.floats(-0.12, 0.12), max_size=40))
-def test_jitter_of_a_quarter_period_loses_no_observation(jitter: list[float]) -> None:
-    moments = [1.0 + index * PERIOD + shift for index, shift in enumerate(jitter)]
-    assert numbers(formation(), *moments) == list(range(1, len(moments) + 1))
-
-
-@given(st.floats(0.0, 0.45), st.integers(1, 5))
-def test_an_observation_that_comes_late_makes_no_later_one_old(late: float, which: int) -> None:
-    made, ages = formation(), []
-    for number in range(12):
-        now = number * PERIOD + (late if number == which else 0.0)
-        made.add_state(STATE, now)
-        see(made, now)
-        # Joint states come between, and would bring out what is held.
-        for after in (0.0, 0.02, 0.2):
-            if draft := made.form(now + after):
-                ages.append(now + after - min(frame.received for frame in draft.frames))
-    assert len(ages) >= 11 and max(ages) == 0.0
-
-
-@pytest.mark.parametrize('lost', ['front', 'wrist'])
-def test_a_lost_frame_mixes_no_later_observations(lost: str) -> None:
-    made, drafts = formation(), []
-    for number in range(10):
-        for camera, delay in (('front', 0.0), ('wrist', 0.03)):
-            now = number * PERIOD + delay
-            made.add_state(STATE, now)
-            if (number, camera) != (3, lost):
-                see(made, now, camera, published=number)
-            drafts.append(made.form(now))
-    formed = [{frame.published_ns for frame in draft.frames} for draft in drafts if draft]
-    assert formed == [{number} for number in range(10) if number != 3]
 
 
 def test_standby_listens_and_goes_on_where_the_other_stopped() -> None:
@@ -288,12 +203,6 @@ def test_another_model_takes_over_the_inputs_that_fit(config: ModelConfig, forms
     if draft:
         assert draft.model == 'other'
         assert [frame.message for frame in draft.frames] == list(config.cameras)
-
-
-def test_another_model_does_not_get_around_the_rate() -> None:
-    old = formation()
-    assert numbers(old, 1.0) == [1]
-    assert numbers(Formation('r', 'other', LIFT, previous=old), 1.1, 1.5) == [2]
 
 
 @given(st.lists(st.sampled_from(['see', 'take over', 'switch', 'hold']), max_size=40),

@@ -6,6 +6,7 @@ import pytest
 from robion_ros.config import ServerConfig
 from robion_ros.core import ActionChunk, DropReason, Request
 from robion_ros.simulation.agenda import Agenda
+from robion_ros.simulation.device import VirtualModel
 from robion_ros.simulation.ledger import NOTHING
 from robion_ros.simulation.server import SimulatedServer
 
@@ -48,6 +49,18 @@ def test_a_robot_alone_waits_for_both_stages(kit, engine: str, device: str) -> N
     timings = world.outcomes[-1].timings
     assert (timings.queue, timings.vlm, timings.adit, timings.engine) == pytest.approx(
         (0.0, 0.008, 0.005, 0.013))
+
+
+@pytest.mark.parametrize('stage', ['vlm_beside', 'adit_beside', 'postprocess'])
+def test_ctrl_c_ends_the_run_and_is_no_failure_of_a_model(kit, monkeypatch, stage: str) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+    monkeypatch.setattr(VirtualModel, stage, interrupt)
+    world = World(kit)
+    world.ask(1, 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        world.run()
+    assert not world.outcomes
 
 
 def test_preprocessing_comes_first_one_request_after_the_other(kit) -> None:

@@ -74,6 +74,7 @@ def test_other_files_of_bench_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(('text', 'problem'), [
     ('stages: {m: {vlm: {x: 1}, adit: {1: 1}}}', ':1: stages.m.vlm.x: is no batch size'),
+    (f"stages: {{m: {{vlm: {{? {'9' * 5000} : 1}}, adit: {{1: 1}}}}}}", 'is no batch size'),
     ('stages: {m: {vlm: {1: 0}, adit: {1: 1}}}', 'stages.m.vlm.1: is 0.0, must be from 0.001'),
     ('stages: {m: {vlm: {1: 1}}}', 'stages.m: lacks adit'),
     ('stages: {}\ngap_ms: -1', 'gap_ms: is -1'),
@@ -88,6 +89,18 @@ def test_mistakes_are_named(tmp_path: Path, text: str, problem: str) -> None:
         load_times(str(path))
 
 
+@pytest.mark.parametrize(('change', 'problem'), [
+    ({'vlm_ms': 1e9}, 'vlm_ms: is 1000000000.0'), ({'adit_ms': 0}, 'adit_ms: is 0, must be from'),
+    ({'p50_ms': -1}, 'ms: is -1'), ({'vlm_batch': 0}, 'vlm_batch: is 0'),
+    ({'vlm_ms': None}, 'TypeError'), ({'vlm_model': []}, 'TypeError')])
+def test_an_ablation_with_wrong_values_is_refused(tmp_path: Path, change: dict,
+                                                  problem: str) -> None:
+    path = tmp_path / 'ablation.json'
+    Results('ablation', str(path)).add_row({**row('serial', 1, 1, 13.5, 8.0, 5.0), **change})
+    with pytest.raises(BenchError, match=f'is no file of robion bench ablation .*{problem}'):
+        load_times(str(path))
+
+
 def store(folder: Path, gpu: str, shapes: str, time: float, code: str = 'x') -> ProfileFile:
     file = ProfileFile(folder, {'gpu': gpu, 'code': code})
     loads = [Load(shapes, size) for size in (1, 2)]
@@ -99,6 +112,7 @@ def store(folder: Path, gpu: str, shapes: str, time: float, code: str = 'x') -> 
 def test_the_only_profile_is_taken_under_its_best_caps(tmp_path: Path) -> None:
     store(tmp_path, 'NVIDIA H200', 'pi0: images uint8 [1]', 0.01)
     (tmp_path / 'other.json').write_text('{"no": "profile"}')
+    (tmp_path / 'deep.json').write_text('[' * 100_000)
     name, times = load_profile(tmp_path, None)
     assert name == 'NVIDIA H200'
     assert times.locksteps[Pair(TWO, ONE)].whole == pytest.approx(0.018)

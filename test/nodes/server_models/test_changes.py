@@ -1,83 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models that are loaded and let go while a server serves, over real services."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 import gc
-from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 import weakref
 
 import pytest
 
-from robion_ros.config import CameraConfig, ModelConfig
-from robion_ros.models import registry
-from robion_ros.msg import RobotStatus, ServerStatus
+from robion_ros.msg import RobotStatus
 from robion_ros.nodes import loading
 from robion_ros.srv import AssignRobots, LoadModel, UnloadModel
 
-pytestmark = pytest.mark.ros
+from .calls import begin, CRANE, describing, held, LOAD, load, Make, traffic, UNLOAD, unload
 
-Make = Callable[..., Any]
-LOAD, UNLOAD = LoadModel.Response, UnloadModel.Response
-CRANE = '  crane: {<<: *arm, prompt: lift}'
+pytestmark = pytest.mark.ros
 
 
 @pytest.fixture
 def describe(write_factory: Make) -> Make:
     """Write a factory file with more models than its servers name."""
-    def describe(*lines: str, architecture: str = 'fake') -> Path:
-        return write_factory(architecture, (CRANE, '\n'.join([CRANE, *lines])))
-    return describe
-
-
-def load(world: Any, model: str) -> LoadModel.Response:
-    return world.call(LoadModel, 'server_0/load_model', LoadModel.Request(model=model))
-
-
-def unload(world: Any, model: str) -> UnloadModel.Response:
-    return world.call(UnloadModel, 'server_0/unload_model', UnloadModel.Request(model=model))
-
-
-def begin(world: Any, kind: Any, model: str) -> Any:
-    """Call a service and do not wait."""
-    client = world.node.create_client(kind, {LoadModel: 'server_0/load_model'}.get(
-        kind, 'server_0/unload_model'))
-    world.until(client.service_is_ready)
-    return client.call_async(kind.Request(model=model))
-
-
-def held(world: Any) -> list[str]:
-    return list(world.statuses['server_0'].models)
-
-
-@contextmanager
-def traffic(world: Any, *robots: Any) -> Iterator[None]:
-    """Let robots observe all the time; all that they asked must have been answered."""
-    before = {robot.name: world.robot_status(robot.name) for robot in robots}
-    over = Event()
-
-    def run() -> None:
-        while not over.wait(0.02):
-            for robot in robots:
-                robot.observe()
-    thread = Thread(target=run)
-    thread.start()
-    try:
-        yield
-        for name, status in before.items():
-            world.until(lambda name=name, status=status:
-                        world.robot_status(name).answered > status.answered + 3)
-    finally:
-        over.set()
-        thread.join()
-    for robot in robots:
-        world.until(lambda robot=robot: world.ended(robot.name))
-        status = world.robot_status(robot.name)
-        assert (status.failed, status.cancelled) == (0, before[robot.name].cancelled)
-        numbers = [chunk.request for chunk in robot.chunks]
-        assert numbers == sorted(set(numbers)), numbers
+    return describing(write_factory)
 
 
 def test_model_comes_and_goes_while_robots_are_served(
@@ -117,50 +60,6 @@ def test_standby_is_a_use_too(world: Any, robot: Make, kit: Any) -> None:
     assert world.robot_status().state == RobotStatus.STANDBY
 
 
-def save_tiny(folder: Path) -> None:
-    cameras = {'front': CameraConfig(), 'wrist': CameraConfig()}
-    registry.load(ModelConfig('tiny', cameras, ('a', 'b'), 1.0, 1.0, 1), 'cpu').save(folder)
-
-
-def test_what_cannot_be_loaded_is_said_and_changes_nothing(
-        world: Any, robot: Make, describe: Make, tmp_path: Path) -> None:
-    world.server()
-    arm = robot()
-    world.assign(1, 'r')
-    world.ready(arm)
-    for name in ('whole', 'broken', 'cut'):
-        save_tiny(tmp_path / name)
-    (tmp_path / 'cut' / 'model.safetensors').write_bytes(
-        (tmp_path / 'cut' / 'model.safetensors').read_bytes()[:-1000])
-    weights = tmp_path / 'broken' / 'model.safetensors'
-    data = bytearray(weights.read_bytes())
-    data[-4:] = b'\x00\x00\xc0\x7f'  # not a number
-    weights.write_bytes(bytes(data))
-    tiny = '{<<: *arm, architecture: tiny, checkpoint: '
-    describe(*(f'  {name}: {tiny}{name}}}' for name in ('whole', 'broken', 'cut', 'nowhere')),
-             f'  many: {tiny}whole, joints: [a, b, c]}}')
-    with traffic(world, arm):
-        for model, code, text in (
-                ('lorry', LOAD.UNKNOWN_MODEL, "describes no model 'lorry'"),
-                ('wole', LOAD.UNKNOWN_MODEL, "did you mean 'whole'?"),
-                ('arm', LOAD.ALREADY_HELD, 'server_0 holds arm already'),
-                ('nowhere', LOAD.NOT_LOADED, 'models.nowhere: '),
-                ('cut', LOAD.NOT_LOADED, 'models.cut: '),
-                ('broken', LOAD.NOT_LOADED, 'has values that are not finite'),
-                ('many', LOAD.NOT_LOADED, 'the factory file names 3')):
-            answer = load(world, model)
-            assert (answer.success, answer.error_code) == (False, code), answer.message
-            assert text in answer.message
-            assert list(answer.models) == ['arm', 'crane'] == held(world)
-        assert unload(world, 'lorry').error_code == UNLOAD.NOT_HELD
-        world.config.write_text('models: {}')
-        answer = load(world, 'whole')
-        assert answer.error_code == LOAD.BAD_FILE and 'lacks servers' in answer.message
-        describe(f'  whole: {tiny}whole}}')
-        answer = load(world, 'whole')
-        assert answer.success and answer.weights > 100_000, answer.message
-
-
 def test_one_change_at_a_time(world: Any, robot: Make, describe: Make,
                               monkeypatch: pytest.MonkeyPatch) -> None:
     world.server()
@@ -189,29 +88,6 @@ def test_one_change_at_a_time(world: Any, robot: Make, describe: Make,
     assert held(world) == ['arm', 'crane', 'one', 'two']
 
 
-def test_models_go_when_the_server_is_cleaned_up_while_it_loads(
-        world: Any, describe: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.server()
-    describe('  one: {<<: *arm, prompt: one}')
-    begun, load_it = Event(), loading.load
-
-    def endlessly(config: Any, device: str, progress: Any) -> Any:
-        while config.prompt == 'one':
-            begun.set()
-            progress(0.5, 1.0)
-        return load_it(config, device, progress)
-    monkeypatch.setattr(loading, 'load', endlessly)
-    call = begin(world, LoadModel, 'one')
-    world.until(begun.is_set)
-    assert world.change('deactivate') and world.change('cleanup')
-    world.until(call.done)
-    assert call.result().error_code == LOAD.NOT_CONFIGURED
-    assert load(world, 'one').error_code == LOAD.NOT_CONFIGURED
-    assert world.change('configure') and world.change('activate')
-    world.until(lambda: world.statuses['server_0'].state == ServerStatus.ACTIVE)
-    assert held(world) == ['arm', 'crane']
-
-
 def test_what_was_accepted_is_answered_before_a_model_goes(world: Any, robot: Make,
                                                            fakes: Any) -> None:
     world.server(drain_timeout=0.3)
@@ -231,6 +107,19 @@ def test_what_was_accepted_is_answered_before_a_model_goes(world: Any, robot: Ma
     assert going.result().success, going.result().message
     world.until(lambda: arm.chunks)
     assert arm.chunks[0].observation_stamp.sec == 7
+
+
+def test_a_model_goes_while_the_server_is_out_of_service(world: Any, robot: Make) -> None:
+    world.server()
+    arm = robot()
+    world.assign(1, 'r')
+    world.ready(arm)
+    assert world.change('deactivate')
+    answer = unload(world, 'arm')
+    assert answer.success, answer.message
+    assert load(world, 'arm').success and world.change('activate')
+    assert world.assign(2, 'r').success
+    world.ready(arm)
 
 
 def test_server_can_let_all_go_and_begin_anew(world: Any, robot: Make) -> None:
