@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Formations for tests, and observations for them."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from robion_ros.nodes.formation import Formation, Frame, Handover
 
 ARM = ModelConfig('tiny', {'front': CameraConfig(), 'wrist': CameraConfig('compressed')},
                   ('a', 'b'), 2.0, 0.15, 4, prompt='pick', max_age=1.0)
+LIFT = replace(ARM, prompt='lift')
 PERIOD = 0.5
 STATE = np.array([1, 2], np.float32)
 

@@ -12,7 +12,7 @@ import pytest
 from robion_ros.config import CameraConfig, ModelConfig
 from robion_ros.nodes.formation import Formation, Handover, WATERMARK_LIFE
 
-from .forming import ARM, formation, numbers, see, STATE
+from .forming import ARM, formation, LIFT, numbers, see, STATE
 
 
 def test_a_request_holds_the_newest_of_every_input() -> None:
@@ -163,7 +163,6 @@ def test_a_live_prompt_is_the_latest_whatever_its_clock_says() -> None:
     assert not made.add_prompt('new, by a clock behind', 5)  # its latched copy
 
 
-LIFT = replace(ARM, prompt='lift')
 SILENT = replace(ARM, prompt='')
 
 

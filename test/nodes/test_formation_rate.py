@@ -8,7 +8,7 @@ import pytest
 
 from robion_ros.nodes.formation import Formation
 
-from .forming import formation, numbers, PERIOD, see, STATE
+from .forming import formation, LIFT, numbers, PERIOD, see, STATE
 
 
 @pytest.mark.parametrize(('moments', 'formed'), [
