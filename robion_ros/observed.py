@@ -8,7 +8,7 @@ what was seen is good.
 
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -110,3 +110,6 @@ class Rebalanced:
     apply_ms: float = 0.0
     to_another_server: int = 0
     """Of those that moved; the others changed but their model."""
+
+    NO_SERVER: ClassVar[int] = 202
+    """error_code where the manager knows no server, or not yet for sure."""

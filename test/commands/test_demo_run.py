@@ -71,6 +71,7 @@ class Stage:
 def make(monkeypatch: pytest.MonkeyPatch) -> Callable[[Stage], DemoRun]:
     for name in ('START_TIMEOUT', 'REBALANCE_TIMEOUT', 'FINISH_TIMEOUT'):
         monkeypatch.setattr(demo_run, name, 0.02)
+    monkeypatch.setattr(demo_run, 'SECOND_TRY', 0.005)
     script = Script(FACTORY, Path('factory.yaml'), plan_factory(FACTORY), swap(FACTORY), 0.02)
     return lambda stage: DemoRun(script, stage, stage, Screen(StringIO()), stage)
 
@@ -89,6 +90,17 @@ def test_demo_moves_robots_once_and_finds_no_fault(make: Callable[[Stage], DemoR
     assert stage.finished
     assert demo.rebalances == [MOVED]
     assert demo.faults == []
+
+
+def test_a_manager_that_was_held_up_is_asked_again(make: Callable[[Stage], DemoRun]) -> None:
+    class HeldUp(Stage):
+        def rebalance(self, populations: dict[str, tuple[str, ...]]) -> Future[Rebalanced]:
+            self.answer = MOVED if self.asked else Rebalanced(False, 'ask again', 202)
+            return super().rebalance(populations)
+    stage = HeldUp()
+    demo = make(stage)
+    demo.serve()
+    assert len(stage.asked) == 2 and demo.rebalances == [MOVED] and demo.faults == []
 
 
 @pytest.mark.parametrize(('stage', 'missing'), [

@@ -34,7 +34,8 @@ def test_model_comes_and_goes_while_robots_are_served(
         answer = load(world, 'loader')
         assert answer.success, answer.message
         assert 'does not name it in servers.server_0.models' in answer.message
-        assert list(answer.models) == ['arm', 'crane', 'loader'] == held(world)
+        assert list(answer.models) == ['arm', 'crane', 'loader']
+        world.until(lambda: held(world) == ['arm', 'crane', 'loader'])
         assert world.assign(2, 'r', kit.place('s', 'loader')).success
         other.observe()
         world.until(lambda: [chunk.model for chunk in other.chunks] == ['loader'])
@@ -44,7 +45,8 @@ def test_model_comes_and_goes_while_robots_are_served(
         assert world.assign(3, 'r', kit.place('s', standby=True)).success
         gone = unload(world, 'loader')
         assert gone.success, gone.message
-        assert list(gone.models) == ['arm', 'crane'] == held(world)
+        assert list(gone.models) == ['arm', 'crane']
+        world.until(lambda: held(world) == ['arm', 'crane'])
         late = world.assign(4, 'r', kit.place('s', 'loader'))
         assert late.error_code == AssignRobots.Response.UNKNOWN_MODEL
     # It was tried at both batch sizes, and asked once.
@@ -85,7 +87,7 @@ def test_one_change_at_a_time(world: Any, robot: Make, describe: Make,
     world.until(first.done)
     assert first.result().success
     assert load(world, 'two').success
-    assert held(world) == ['arm', 'crane', 'one', 'two']
+    world.until(lambda: held(world) == ['arm', 'crane', 'one', 'two'])
 
 
 def test_what_was_accepted_is_answered_before_a_model_goes(world: Any, robot: Make,
@@ -100,7 +102,7 @@ def test_what_was_accepted_is_answered_before_a_model_goes(world: Any, robot: Ma
     world.assign(2)
     answer = unload(world, 'arm')
     assert (answer.success, answer.error_code) == (False, UNLOAD.STILL_RUNNING)
-    assert held(world) == ['crane', 'arm']
+    world.until(lambda: held(world) == ['crane', 'arm'])
     going = begin(world, UnloadModel, 'arm')
     fakes['pick'][0].gate.set()
     world.until(going.done)
@@ -127,7 +129,7 @@ def test_server_can_let_all_go_and_begin_anew(world: Any, robot: Make) -> None:
     arm = robot()
     for model in ('arm', 'crane'):
         assert unload(world, model).success
-    assert held(world) == []
+    world.until(lambda: held(world) == [])
     refused = world.assign(1, 'r')
     assert 'loaded here: none' in refused.message
     assert load(world, 'arm').success

@@ -59,7 +59,8 @@ def test_what_cannot_be_loaded_is_said_and_changes_nothing(
             answer = load(world, model)
             assert (answer.success, answer.error_code) == (False, code), answer.message
             assert text in answer.message
-            assert list(answer.models) == ['arm', 'crane'] == held(world)
+            assert list(answer.models) == ['arm', 'crane']
+            world.until(lambda: held(world) == ['arm', 'crane'])
         assert unload(world, 'lorry').error_code == UNLOAD.NOT_HELD
         world.config.write_text('models: {}')
         answer = load(world, 'whole')
@@ -89,7 +90,7 @@ def test_models_go_when_the_server_is_cleaned_up_while_it_loads(
     assert load(world, 'one').error_code == LOAD.NOT_CONFIGURED
     assert world.change('configure') and world.change('activate')
     world.until(lambda: world.statuses['server_0'].state == ServerStatus.ACTIVE)
-    assert held(world) == ['arm', 'crane']
+    world.until(lambda: held(world) == ['arm', 'crane'])
 
 
 def test_what_a_model_raises_does_not_end_the_server(
