@@ -104,37 +104,37 @@ class AditGraphs:
         """Return where what steps need is handed from one graph to the next."""
         if size not in self._begun:
             self._begun[size] = warm_up(
-                lambda: begin(self._model, self.entering[size])[1], self._warming)
+                partial(begin, self._model, self.entering[size]), self._warming)
         return self._begun[size]
 
 
 def run_all(model: Model, entering: Tensors) -> Tensors:
     """Run the stage from what enters it."""
-    context = {name: tensor for name, tensor in entering.items() if name != NOISE}
-    return {ACTIONS: model.adit(context, entering[NOISE])}
+    return {ACTIONS: model.adit(context_of(entering), entering[NOISE])}
 
 
-def begin(model: Stepped, entering: Tensors) -> tuple[Tensors, Tensors]:
-    """Return what every step needs: what is the context itself, and what is not."""
-    context = {name: tensor for name, tensor in entering.items() if name != NOISE}
-    begun = model.adit_begin(context)
-    own = {name: tensor for name, tensor in begun.items() if tensor is not context.get(name)}
-    return {name: begun[name] for name in begun.keys() - own.keys()}, own
+def begin(model: Stepped, entering: Tensors) -> Tensors:
+    """Return what every step needs that is not the context itself."""
+    context = context_of(entering)
+    return {name: tensor for name, tensor in model.adit_begin(context).items()
+            if tensor is not context.get(name)}
 
 
 def run_first(model: Stepped, entering: Tensors, steps: Sequence[torch.Tensor]) -> Tensors:
     """Run the first steps; return the actions so far, and what the others need."""
-    shared, own = begin(model, entering)
-    actions = entering[NOISE]
-    for step in steps:
-        actions = model.adit_step({**shared, **own}, actions, step)
-    return {**own, ACTIONS: actions}
+    own = begin(model, entering)
+    return {**own, **run_rest(model, entering, steps, {**own, ACTIONS: entering[NOISE]})}
 
 
 def run_rest(model: Stepped, entering: Tensors, steps: Sequence[torch.Tensor],
              handed: Tensors) -> Tensors:
-    """Run the other steps from what the first ones handed over; return the actions."""
+    """Run steps from what those before them, or begin and the noise, hand over."""
     actions = handed[ACTIONS]
     for step in steps:
         actions = model.adit_step({**entering, **handed}, actions, step)
     return {ACTIONS: actions}
+
+
+def context_of(entering: Tensors) -> Tensors:
+    """Return what enters the stage beside the noise."""
+    return {name: tensor for name, tensor in entering.items() if name != NOISE}

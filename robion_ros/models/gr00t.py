@@ -11,7 +11,6 @@ chunks.
 
 from collections.abc import Sequence
 from dataclasses import replace
-import logging
 import math
 from pathlib import Path
 
@@ -23,7 +22,6 @@ import torch.nn.functional as F
 from robion_ros.config import FieldError, ModelConfig
 from robion_ros.core import Observation
 from robion_ros.models import checkpoint, layers
-from robion_ros.models.compiled import compile_layers
 from robion_ros.models.description import Description, misfits
 from robion_ros.models.dit import (
     action_embedding,
@@ -37,10 +35,8 @@ from robion_ros.models.gr00t_checkpoint import Gr00tSource, read_folder, read_so
 from robion_ros.models.gr00t_config import CONFIGS, FULL, Gr00tConfig, KEYS
 from robion_ros.models.gr00t_network import Gr00tNetwork, STEP_WIDTH
 from robion_ros.models.gr00t_processing import Gr00tProcessing
-from robion_ros.models.network import make_blank
+from robion_ros.models.network import build, make_blank
 from robion_ros.models.protocol import Tensors
-
-logger = logging.getLogger(__name__)
 
 LAYERS = layers.DecoderLayer, AdapterLayer, CrossLayer, SelfLayer
 """What runs compiled on a GPU."""
@@ -217,18 +213,9 @@ def blank(source: Gr00tSource, device: torch.device) -> Gr00tNetwork:
 def load(model: ModelConfig, source: Gr00tSource, device: torch.device,
          progress: checkpoint.Progress | None = None) -> Gr00t:
     """Build the model on a device: bfloat16 on a GPU, else float32."""
-    on_gpu, config = device.type == 'cuda', source.processing.config
-    network = make_blank(Gr00tNetwork, config, device)
-    if source.folder:
-        checkpoint.load(source.folder, network, device, KEYS, progress)
-        network.choose(config.embodiment)
-    else:
-        network.choose(config.embodiment).to_empty(device=device)
-        layers.randomise(network, model.seed, device if on_gpu else 'cpu')
-    if on_gpu:
-        compile_layers(network, LAYERS)
-    size = sum(weight.nbytes for weight in network.parameters())
-    logger.info('%s: %.2f GB of weights', model.architecture, size / 1e9)
+    config = source.processing.config
+    network = build(Gr00tNetwork, config, model, source.folder, KEYS, LAYERS, device, progress,
+                    lambda network: network.choose(config.embodiment))
     return Gr00t(config, network, source.processing)
 
 

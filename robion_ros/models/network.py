@@ -5,7 +5,7 @@ Builds the network of a model on a device, from its checkpoint or with random we
 Knows no architecture.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 import logging
 from pathlib import Path
 from typing import Any, cast, TypeVar
@@ -33,18 +33,22 @@ def make_blank(kind: type[N], sizes: Any, device: torch.device) -> N:
 
 def build(kind: type[N], sizes: Any, model: ModelConfig, folder: Path | None,
           keys: KeyTable | None, compiled: Iterable[type[Any]], device: torch.device,
-          progress: checkpoint.Progress | None) -> N:
+          progress: checkpoint.Progress | None,
+          shape: Callable[[Any], object] = lambda network: None) -> N:
     """
     Return a kind of network of some sizes: its layers bfloat16 on a GPU, else float32.
 
     Weights are those of the folder, called as keys says, or without one random from the model's
-    seed. On a GPU layers of the compiled kinds run compiled.
+    seed. On a GPU layers of the compiled kinds run compiled. shape keeps, of a network as
+    checkpoints hold it, what is served.
     """
     on_gpu = device.type == 'cuda'
     network: Any = make_blank(kind, sizes, device)
     if folder:
         checkpoint.load(folder, network, device, keys, progress)
+        shape(network)
     else:
+        shape(network)
         layers.randomise(network.to_empty(device=device), model.seed, device if on_gpu else 'cpu')
     if on_gpu:
         compile_layers(network, compiled)

@@ -281,3 +281,13 @@ def floor(tmp_path: Path, own_domain: None,
         floor.exits.close()
         rclpy.shutdown()
     assert not floor.doubled
+
+
+@pytest.fixture
+def served(floor: Floor) -> Floor:
+    """Return a floor on which five robots are answered."""
+    for number in range(2):
+        floor.add(f'server_{number}')
+    floor.manage()
+    floor.until(lambda: floor.settled(5))
+    return floor

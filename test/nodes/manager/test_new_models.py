@@ -13,16 +13,6 @@ pytestmark = pytest.mark.ros
 CODES = Rebalance.Response
 
 
-@pytest.fixture
-def served(floor):
-    """Return a floor on which five robots are answered."""
-    for number in range(2):
-        floor.add(f'server_{number}')
-    floor.manage()
-    floor.until(lambda: floor.settled(5))
-    return floor
-
-
 def describe(floor, *names: str) -> None:
     """Write models into the factory file that are like those that stand there."""
     text = floor.config.read_text()

@@ -13,16 +13,6 @@ pytestmark = pytest.mark.ros
 CODES = Rebalance.Response
 
 
-@pytest.fixture
-def served(floor):
-    """Return a floor on which five robots are answered."""
-    for number in range(2):
-        floor.add(f'server_{number}')
-    floor.manage()
-    floor.until(lambda: floor.settled(5))
-    return floor
-
-
 def call(floor, kind: type, name: str, **fields: Any) -> Any:
     client = floor.operator.create_client(kind, f'manager/{name}')
     floor.until(client.service_is_ready)
