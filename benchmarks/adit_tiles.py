@@ -17,6 +17,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import replace
 from itertools import product
 from multiprocessing import get_context
+from typing import Any
 
 from adit_kernels import capture, Inputs, make_inputs, median_time
 import torch
@@ -119,7 +120,7 @@ BUILT: dict[str, Pi0] = {}
 """The models of a worker."""
 
 
-def candidates(expert: Expert, rows: int, field: str, few: bool) -> Sequence[object]:
+def candidates(expert: Expert, rows: int, field: str, few: bool) -> Sequence[Any]:
     """Return what a field may be."""
     depths = {'qkv': expert.width, 'output': expert.heads * expert.size,
               'gate_up': expert.width, 'down': expert.hidden, 'mix': expert.width}

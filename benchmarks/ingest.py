@@ -88,7 +88,8 @@ def serve() -> int:
     before(Serving, '_submit', note_formed)
     before(Engine, '_run', watch_ticks)
     if os.environ[EXECUTOR] == 'single':
-        server.one_thread = lambda: Spinner(SingleThreadedExecutor())  # type: ignore[assignment]
+        server.one_thread = (  # type: ignore[attr-defined]
+            lambda: Spinner(SingleThreadedExecutor()))
     if os.environ[PACE]:
         pace(*map(float, os.environ[PACE].split(',')))
     threading.Thread(target=sample, daemon=True).start()
@@ -116,7 +117,7 @@ def pace(vlm: float, adit: float) -> None:
         def adit(self, context: Any, noise: Any) -> Any:
             sleep(adit / 1e3)
             return noise
-    tiny.load = Paced  # type: ignore[assignment,misc]
+    tiny.load = Paced  # type: ignore[assignment]
 
 
 def measure(options: argparse.Namespace, folder: str) -> dict[str, Any]:

@@ -126,7 +126,8 @@ class WatchedDevice:
 
     def __init__(self, device: Device, watch: Watch) -> None:
         self.name, self.prepare, self.profile = device.name, device.prepare, device.profile
-        self.lead = device.lead
+        self.lead, self.machine = device.lead, device.machine
+        self.memory, self.taken = device.memory, device.taken
         self._device, self._watch = device, watch
 
     def stage(self, name: str) -> WatchedStage:
@@ -211,7 +212,7 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         os.environ['XDG_CACHE_HOME'] = folder
         device = WatchedDevice(open_device(arguments.device), watch)
-        Graph.replay = watched  # type: ignore[method-assign]
+        Graph.replay = watched  # type: ignore[assignment,method-assign]
         chunks = serve(device, arguments.architecture, arguments.max_batch, arguments.seconds,
                        watch.runs.clear)
     found = evaluate(watch)

@@ -15,6 +15,7 @@ Medians, ms; every call has inputs of its own. Knows no checkpoints.
 
 import argparse
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import version
 import json
 import logging
@@ -28,8 +29,7 @@ from adit_kernels import capture, make_model
 import torch
 from torch import Tensor
 
-from robion_ros.models.pi0_config import checkpoint_name, PI0
-from robion_ros.models.protocol import Tensors
+from robion_ros.models.pi0_config import KEYS, PI0
 
 WARM_UPS = 10
 
@@ -56,8 +56,8 @@ def make_lerobot(network: Any, config: Any, device: str) -> Any:
 
 def used_parameters(lerobot: Any) -> int:
     """Count the parameters that inference reads: the heads that name words are not."""
-    counts = {checkpoint_name(name): weight.numel() for name, weight in lerobot.named_parameters()}
-    return sum(count for name, count in counts.items() if name)
+    weights = dict(lerobot.named_parameters())
+    return sum(weights[key].numel() for _, key in KEYS['pi0'].pairs(weights))
 
 
 def draw(batch: int, device: str) -> dict[str, Tensor]:
@@ -72,8 +72,9 @@ def draw(batch: int, device: str) -> dict[str, Tensor]:
             'noise': torch.randn(batch, PI0.horizon, PI0.padded_size, device=device)}
 
 
-def for_lerobot(inputs: Tensors) -> dict[str, Any]:
-    """Return the same inputs as lerobot's pi0 takes them."""
+def draw_for_lerobot(batch: int, device: str) -> dict[str, Any]:
+    """Draw the same as lerobot's pi0 takes it."""
+    inputs = draw(batch, device)
     images = (inputs['images'].float() / 127.5 - 1).movedim(-1, 2).contiguous()
     return {'images': list(images.unbind(1)), 'img_masks': list(inputs['image_mask'].unbind(1)),
             'lang_tokens': inputs['tokens'], 'lang_masks': inputs['token_mask'],
@@ -123,7 +124,7 @@ def time_ours(model: Any, batches: list[int], calls: int, device: str
     for batch in batches:
         run = capture_stages(model, draw(batch, device))
         yield {'model': 'robion_ros', 'how': how, 'batch': batch,
-               **time_calls(run, lambda size=batch: draw(size, device), calls)}
+               **time_calls(run, partial(draw, batch, device), calls)}
 
 
 def time_lerobot(model: Any, batches: list[int], calls: int, device: str, compiled: bool
@@ -141,7 +142,7 @@ def time_lerobot(model: Any, batches: list[int], calls: int, device: str, compil
                 torch.compiler.reset()  # The next batch size would be compiled for any size.
                 run = torch.compile(run, mode='reduce-overhead')
             yield {'model': 'lerobot', 'how': how, 'batch': batch,
-                   **time_calls(run, lambda size=batch: for_lerobot(draw(size, device)), calls)}
+                   **time_calls(run, partial(draw_for_lerobot, batch, device), calls)}
 
 
 def measure(batches: list[int], calls: int, device: str, compiled: bool

@@ -139,16 +139,17 @@ def test_variant_takes_little_more_than_its_weights_and_gives_it_back(kit, devic
     served = Served(kit, device, {'m': load('pi0_small', 1)})
     add_model(served.engine, served.ready, 'warm', load('pi0_small', 2))
     assert remove_model(served.engine, served.ready, 'warm', kit.TIMEOUT)
-    before, sizes = reserved(), []
+    before, used, sizes = reserved(), torch.cuda.memory_allocated(), []
     for seed in range(3, 9):
         model = load('pi0_small', seed)
         weights, seen = weight_bytes(model), weakref.ref(model.network)
         add_model(served.engine, served.ready, 'n', model)
         del model
         sizes.append(reserved() - before)
+        assert torch.cuda.memory_allocated() - used >= weights, 'it was loaded'
         assert remove_model(served.engine, served.ready, 'n', kit.TIMEOUT)
         assert seen() is None, 'without a collection of garbage'
-    assert all(weights <= size <= weights + SLACK for size in sizes), (weights, sizes)
+    assert max(sizes) <= weights + SLACK, 'its graphs share the memory of those of the first'
     assert reserved() - before <= SLACK // 4, 'what was taken for the last is free again'
     served.end()
 
