@@ -24,8 +24,6 @@ NEAR = (0.25,)
 """Temperatures at which rounds of the search near what runs begin, in robots of a server."""
 FAR = (1.0, 4.0, 0.25)
 """Those of the search of any plan."""
-GENTLE = 1.01
-"""A plan with so many times the pairs is kept if it is near what runs and none is proven best."""
 EVEN_EFFORT = 0.2
 """Most time to even out loads, s of the solver's own clock, the same on every machine."""
 
@@ -113,10 +111,8 @@ def finish(group: Group, near: Rows, far: Rows, deadline: float, watch: Watch) -
     if solved.proven:
         rows = min(best, relabel(group, solved.rows), key=group.cost)
         rows = _break_ties(group, rows, deadline)
-    elif count_pairs(near) <= GENTLE * count_pairs(solved.rows):
-        rows = near
-    else:
-        rows = solved.rows
+    else:  # Of plans that are not proven best, one must be worth its moves.
+        rows = min(near, solved.rows, key=lambda rows: sum(group.cost(rows)))
     rows = even_out(group, rows)
     watch(rows)
     return Solved(rows, solved.proven, solved.bound)

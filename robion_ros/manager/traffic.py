@@ -92,9 +92,9 @@ def solve(problem: TrafficProblem, time_limit: float, hint: TrafficPlan | None =
     Servers that share no model, not even through others, are planned apart. Each group is packed,
     improved by a local search, which finds the optimum of most, and proven by CP-SAT. Where time
     does not suffice for the proof, (0a) and (0b) are only searched for, and a plan near R is kept
-    unless another one found has 1 % fewer pairs. The same problem and hint give the same plan,
-    unless time_limit, s, cuts the search short. hint is a plan to begin at, not one to keep; watch
-    is told the objective of every better plan at once.
+    unless another one found saves more pairs than it moves robots. The same problem and hint give
+    the same plan, unless time_limit, s, cuts the search short. hint is a plan to begin at, not one
+    to keep; watch is told the objective of every better plan at once.
 
     Raise errors.Unserved, with the plan that serves the most robots, if not all can be served:
     NoServer, OverCapacity or, where time did not suffice to prove it, TimeLimit.
