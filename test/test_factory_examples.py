@@ -36,7 +36,8 @@ VALUES = st.recursive(
     max_leaves=5)
 
 
-@pytest.mark.parametrize('name', ['demo.yaml', 'factory.yaml', 'fleet.yaml'])
+@pytest.mark.parametrize('name', [
+    'demo.yaml', 'eight_models.yaml', 'factory.yaml', 'fleet.yaml'])
 def test_file_loads_and_survives_being_written_out(tmp_path: Path, name: str) -> None:
     factory = load(CONFIG / name)
     copied = tmp_path / name

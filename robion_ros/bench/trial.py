@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
-from robion_ros.bench.arrivals import Arrival, make_robots, schedule
+from robion_ros.bench.arrivals import Arrival, make_robots, Robot, schedule
 from robion_ros.bench.metrics import attainments, summarize
 from robion_ros.bench.network import Network, travel
 from robion_ros.bench.records import Record
@@ -24,13 +24,19 @@ Row = Mapping[str, Any]
 def measure(serving: Serving, slos: Mapping[str, float], count: int, traffic: Traffic,
             network: Network | None = None, early: bool = False,
             on_epoch: Callable[[str], None] = lambda text: None) -> Row:
+    """Serve count robots, spread over the models of slos; see measure_robots."""
+    return measure_robots(serving, make_robots(slos, count), traffic, network, early, on_epoch)
+
+
+def measure_robots(serving: Serving, robots: Sequence[Robot], traffic: Traffic,
+                   network: Network | None = None, early: bool = False,
+                   on_epoch: Callable[[str], None] = lambda text: None) -> Row:
     """
-    Serve count robots, spread over the models of slos, for every epoch; return the row.
+    Serve robots for every epoch; return the row.
 
     early ends it after the epoch in which so many requests were missed that no later epoch can
     bring the attainment of every model to the target; the row says so.
     """
-    robots = make_robots(slos, count)
     plans = [schedule(robots, traffic, epoch) for epoch in range(traffic.epochs)]
     planned = Counter(arrival.robot.model for plan in plans for arrival in plan
                       if arrival.counted)
@@ -42,7 +48,8 @@ def measure(serving: Serving, slos: Mapping[str, float], count: int, traffic: Tr
         if early and is_decided(counted, planned, traffic.target):
             break
     found = summarize(counted)
-    return {'robots': count, 'robots_by_model': dict(Counter(robot.model for robot in robots)),
+    return {'robots': len(robots),
+            'robots_by_model': dict(Counter(robot.model for robot in robots)),
             'passes': found['worst'] >= traffic.target and len(epochs) == traffic.epochs,
             'decided_early': len(epochs) < traffic.epochs, **found,
             'epochs': [{'epoch': epoch, **summarize(records)}

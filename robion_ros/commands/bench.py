@@ -6,7 +6,8 @@ Knows how one goes; what is measured stands in bench/.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 import logging
 import os
@@ -25,12 +26,19 @@ from robion_ros.bench.plots import draw, find_pyplot, make_folder
 from robion_ros.bench.prepared import make_configs, prepare, Prepared
 from robion_ros.bench.report import make_table
 from robion_ros.bench.results import load_results, Results
+from robion_ros.bench.serving import Serving
 from robion_ros.bench.settings import BenchError, find_slos, Mode, name_models, Traffic
 from robion_ros.commands.bench_arguments import MODES, ROS_MODES
 from robion_ros.commands.domain import claim_domain
 from robion_ros.commands.table import format_table
-from robion_ros.config import EngineKind, ModelConfig
+from robion_ros.config import EngineKind, ModelConfig, Policy, ServerConfig
+from robion_ros.engine.batch import batch_sizes
+from robion_ros.simulation.serving import open_simulated
+from robion_ros.simulation.stage_times import complete
+from robion_ros.simulation.times_file import load_times
 
+Serve = Callable[[Any, Any], AbstractContextManager[Serving]]
+"""Serves in a mode under a policy."""
 NO_SLO = 1.0
 """The deadline of models whose locksteps are timed, where it plays no part, s."""
 CLEAR = '\r\033[K'
@@ -49,6 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
             # Needs OR-Tools, which machines that serve robots without a manager lack.
             from robion_ros.commands import bench_manage
             return bench_manage.run(arguments, say)
+        if arguments.kind == 'place':
+            from robion_ros.commands import bench_place
+            return bench_place.run(arguments, say)
         return evaluate(arguments)
     except (BenchError, ImportError) as error:
         print(f'robion bench: {error}', file=sys.stderr)
@@ -105,8 +116,10 @@ def measure_traffic(arguments: argparse.Namespace, results: Results) -> None:
     network = load_network(arguments.network)
     configs = make_configs(models, slos, traffic.rate, arguments.cameras, arguments.joints,
                            arguments.seed)
-    if arguments.kind != 'colocate' and arguments.ros:
+    if getattr(arguments, 'ros', None):
         ways = compare_factories(arguments, results, configs, slos)
+    elif arguments.times:
+        ways = compare_simulated(arguments, results, configs, slos)
     else:
         ways = compare_engines(arguments, results, configs, slos)
     if arguments.kind == 'sweep':
@@ -141,8 +154,35 @@ def compare_engines(arguments: argparse.Namespace, results: Results,
     width, height = arguments.image
     engines = Engines(prepared, make_sources(prepared, height, width, arguments.seed),
                       arguments.late, ModeOptions(arguments.slots, arguments.buffer, second))
-    ways = compare_policies if arguments.kind == 'colocate' else compare_modes
-    return ways(arguments, engines, slos)
+    if arguments.kind == 'colocate':
+        return compare_policies(arguments, engines.serve, slos)
+    obstacles = {mode: find_obstacle(mode, engines.prepared, engines.options)
+                 for mode in arguments.modes or MODES}
+    return compare_modes(arguments, engines.serve, obstacles, slos)
+
+
+def compare_simulated(arguments: argparse.Namespace, results: Results,
+                      configs: Mapping[str, ModelConfig], slos: Mapping[str, float]
+                      ) -> Sequence[Way]:
+    """Return servers on virtual time as ways of serving; their stages take what a file says."""
+    if getattr(arguments, 'ros', None):
+        raise BenchError('--times simulates what --ros runs: give one of them')
+    times = complete(load_times(arguments.times), {
+        name: config.architecture for name, config in configs.items()},
+        batch_sizes(arguments.max_batch))
+    describe(arguments, results, configs, (), slos)
+    if times.derived:
+        say(f'not measured, derived: {", ".join(times.derived)}')
+
+    def serve(mode: Mode, policy: Policy) -> AbstractContextManager[Serving]:
+        return open_simulated(ServerConfig(
+            tuple(configs), arguments.device, arguments.max_batch, policy,
+            engine=cast(EngineKind, mode), late=arguments.late), times)
+    if arguments.kind == 'colocate':
+        return compare_policies(arguments, serve, slos)
+    return compare_modes(arguments, serve, {
+        mode: '' if mode in ROS_MODES else f'there are {", ".join(ROS_MODES)} on virtual time'
+        for mode in arguments.modes or ROS_MODES}, slos)
 
 
 def compare_factories(arguments: argparse.Namespace, results: Results,
@@ -165,11 +205,9 @@ def compare_factories(arguments: argparse.Namespace, results: Results,
             for mode in modes]
 
 
-def compare_modes(arguments: argparse.Namespace, engines: Engines,
+def compare_modes(arguments: argparse.Namespace, serve: Serve, obstacles: Mapping[str, str],
                   slos: Mapping[str, float]) -> Sequence[Way]:
-    """Return the modes asked for; by default all that can be measured here."""
-    obstacles = {mode: find_obstacle(mode, engines.prepared, engines.options)
-                 for mode in arguments.modes or MODES}
+    """Return the modes asked for; by default all without an obstacle."""
     for mode, obstacle in obstacles.items():
         if obstacle and arguments.modes:
             raise BenchError(f'mode {mode!r} cannot be measured: {obstacle}')
@@ -177,15 +215,15 @@ def compare_modes(arguments: argparse.Namespace, engines: Engines,
             say(f'mode {mode!r} is left out: {obstacle}')
     modes = [mode for mode, obstacle in obstacles.items() if not obstacle]
     return [Way({'mode': mode, 'policy': arguments.policy},
-                partial(engines.serve, cast(Mode, mode), arguments.policy), slos)
+                partial(serve, mode, arguments.policy), slos)
             for mode in modes]
 
 
-def compare_policies(arguments: argparse.Namespace, engines: Engines,
+def compare_policies(arguments: argparse.Namespace, serve: Serve,
                      slos: Mapping[str, float]) -> Sequence[Way]:
     """Return the policies under the deadlines asked for."""
     return [Way({'mode': arguments.mode, 'policy': policy, 'deadlines': deadlines},
-                partial(engines.serve, arguments.mode, policy),
+                partial(serve, arguments.mode, policy),
                 spread_deadlines(slos, deadlines == 'different'))
             for deadlines in arguments.deadlines for policy in arguments.policies]
 

@@ -46,6 +46,8 @@ def add_bench(commands: Any, number: Callable[..., Reader], output: Reader) -> N
     for parser in (capacity, sweep, colocate):
         add_traffic(parser, number)
         add_serving(parser, number)
+    for parser in (capacity, sweep, colocate):
+        add_times(parser)
     for parser in (capacity, colocate):
         parser.add_argument('--first', type=number(int, 1, 4096), default=4, metavar='N',
                             help='robots that the search begins with (default: 4)')
@@ -79,6 +81,7 @@ def add_bench(commands: Any, number: Callable[..., Reader], output: Reader) -> N
         parser.add_argument('--plots', metavar='FOLDER', help='draw plots there at the end')
 
     add_manage(kinds, number, output)
+    add_place(kinds, number, output)
 
     plot = kinds.add_parser('plot', help='draw plots of a file that --json has written')
     plot.add_argument('file', metavar='FILE.json')
@@ -107,6 +110,32 @@ def add_manage(kinds: Any, number: Callable[..., Reader], output: Reader) -> Non
                         'best objectives and write them there, with those known')
 
 
+def add_place(kinds: Any, number: Callable[..., Reader], output: Reader) -> None:
+    """Add how a factory's robots are divided and served."""
+    place = kinds.add_parser(
+        'place', help="serve a factory's robots where the manager places them, and where simple "
+        'ways do')
+    place.add_argument('factory', metavar='FACTORY.yaml')
+    place.add_argument('--fill', type=number(float, 0.01, 1), default=0.9, metavar='PART',
+                       help='of what the servers sustain together (default: %(default)g)')
+    place.add_argument('--draws', type=number(int, 1, 1000), default=1, metavar='N',
+                       help='populations (default: 1)')
+    add_times(place)
+    place.add_argument('--in-turn', metavar='DEVICE', help='run the servers one after the other '
+                       'on this device, as if each had one of its own')
+    add_epochs(place, number)
+    place.add_argument('--seed', type=number(int, 0, 2**31), default=0, metavar='N',
+                       help='of phases and pictures (default: 0)')
+    place.add_argument('--json', type=output, metavar='FILE',
+                       help='write everything measured there, after every row')
+
+
+def add_times(parser: argparse.ArgumentParser) -> None:
+    """Add what the stages of simulated servers take."""
+    parser.add_argument('--times', metavar='FILE', help='simulate servers on virtual time, whose '
+                        'stages take what this file says (robion simulate); needs no GPU')
+
+
 def add_device(parser: argparse.ArgumentParser, number: Callable[..., Reader]) -> None:
     """Add what is served and where."""
     parser.add_argument('--device', default='cuda:0', help='cpu or cuda:N (default: cuda:0); '
@@ -123,9 +152,21 @@ def add_device(parser: argparse.ArgumentParser, number: Callable[..., Reader]) -
 
 def add_traffic(parser: argparse.ArgumentParser, number: Callable[..., Reader]) -> None:
     """Add who asks how often, and what is good enough."""
+    parser.add_argument('--rate', type=number(float, 0.01, 1000), default=Traffic().rate,
+                        metavar='HZ', help='requests per second of a robot (default: %(default)g)')
+    add_epochs(parser, number)
+    parser.add_argument('--slo', type=deadline, action='append', default=[], metavar='[NAME=]MS',
+                        help="deadline, of one model or all; default: the paper's")
+    parser.add_argument('--network', default='none', metavar='NAME|FILE',
+                        help='delays and losses between robots and server: none, wifi7, cloud '
+                        'or a YAML file (default: none)')
+    parser.add_argument('--image', type=size, default=(224, 224), metavar='WxH',
+                        help="of the robots' pictures (default: 224x224)")
+
+
+def add_epochs(parser: argparse.ArgumentParser, number: Callable[..., Reader]) -> None:
+    """Add how long is measured, and what is good enough."""
     usual = Traffic()
-    parser.add_argument('--rate', type=number(float, 0.01, 1000), default=usual.rate, metavar='HZ',
-                        help='requests per second of a robot (default: %(default)g)')
     parser.add_argument('--epochs', type=number(int, 1, 1000), default=usual.epochs, metavar='N',
                         help='runs of each number of robots (default: %(default)d)')
     parser.add_argument('--seconds', type=number(float, 0.01, 86_400), default=usual.seconds,
@@ -134,13 +175,6 @@ def add_traffic(parser: argparse.ArgumentParser, number: Callable[..., Reader]) 
                         help='before those, not counted (default: %(default)g)')
     parser.add_argument('--target', type=number(float, 0, 1), default=usual.target, metavar='PART',
                         help='of the requests that must be met (default: %(default)g)')
-    parser.add_argument('--slo', type=deadline, action='append', default=[], metavar='[NAME=]MS',
-                        help="deadline, of one model or all; default: the paper's")
-    parser.add_argument('--network', default='none', metavar='NAME|FILE',
-                        help='delays and losses between robots and server: none, wifi7, cloud '
-                        'or a YAML file (default: none)')
-    parser.add_argument('--image', type=size, default=(224, 224), metavar='WxH',
-                        help="of the robots' pictures (default: 224x224)")
 
 
 def add_serving(parser: argparse.ArgumentParser, number: Callable[..., Reader]) -> None:

@@ -20,6 +20,7 @@ from robion_ros.bench.drive import never
 from robion_ros.bench.prepared import prepare
 from robion_ros.bench.settings import BenchError
 from robion_ros.bench.sustained import measure_capacity
+from robion_ros.bench.workers import end_with_parent
 from robion_ros.commands.capacities import Place, Wanted
 from robion_ros.config import FactoryConfig
 from robion_ros.engine.capacities import Capacity, obtain
@@ -119,7 +120,7 @@ def expect(models: int, part: float, left: float) -> float:
 def work(connection: Any, job: Job) -> None:
     """Measure a job in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Who waits for it ends it.
-    Thread(target=_end_with_parent, daemon=True).start()
+    Thread(target=end_with_parent, daemon=True).start()
     try:
         for (name, model), wanted in job.wanted.items():
             def measure(_: str, name: str = name, model: str = model) -> Capacity:
@@ -137,11 +138,3 @@ def work(connection: Any, job: Job) -> None:
         connection.send(('end',))
     except BaseException as error:  # Whatever a model raises is said by who waits.
         connection.send(('failed', f'{type(error).__name__}: {error}'))
-
-
-def _end_with_parent() -> None:
-    """End this process when nobody waits for it any more, however that one ended."""
-    parent = multiprocessing.parent_process()
-    assert parent
-    wait([parent.sentinel])
-    os._exit(1)

@@ -141,7 +141,8 @@ def show(found: Mapping[str, Any]) -> None:
         print('\n'.join(format_table(*table(found))), end='\n\n')
     settings, whole = found['settings'], found['all']
     print(f'{settings["servers"]} servers, {whole["sent"]} requests in {settings["seconds"]:g} s: '
-          f'{whole["attainment"]:.2%} in time, {whole["unanswered"]} not answered; simulated in '
+          f'{whole["attainment"]:.2%} in time, {whole["sent"] - whole["answered"]} not answered, '
+          f'{whole["unanswered"]} of them without a living server; simulated in '
           f'{settings["wall_s"]:.1f} s')
     for plan in found['results']:
         if plan['problem']:

@@ -6,7 +6,6 @@ Knows no architecture.
 """
 
 from collections.abc import Callable, Iterable
-import logging
 from pathlib import Path
 from typing import Any, cast, TypeVar
 
@@ -17,8 +16,6 @@ from robion_ros.config import ModelConfig
 from robion_ros.models import checkpoint, layers
 from robion_ros.models.compiled import compile_layers
 from robion_ros.models.key_table import KeyTable
-
-logger = logging.getLogger(__name__)
 
 N = TypeVar('N', bound=nn.Module)
 
@@ -52,6 +49,4 @@ def build(kind: type[N], sizes: Any, model: ModelConfig, folder: Path | None,
         layers.randomise(network.to_empty(device=device), model.seed, device if on_gpu else 'cpu')
     if on_gpu:
         compile_layers(network, compiled)
-    size = sum(weight.nbytes for weight in network.parameters())
-    logger.info('%s: %.2f GB of weights', model.architecture, size / 1e9)
     return network

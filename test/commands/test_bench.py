@@ -14,6 +14,7 @@ import torch
 from robion_ros.commands.arguments import run as main
 from robion_ros.commands.bench_arguments import MODES
 
+CONFIG = Path(__file__).resolve().parents[2] / 'config'
 TRAFFIC = ['--device', 'cpu', '--epochs', '1', '--seconds', '0.5', '--lead', '0', '--cameras', '1',
            '--image', '64x48']
 HOPELESS = ['--slo', '1', '--first', '2', '--resolution', '2']
@@ -84,6 +85,21 @@ def test_colocated_models_under_every_policy(tmp_path: Path) -> None:
         {'tiny_1': 1.0, 'tiny_2': 1.5, 'pi0_small': 2.0})
 
 
+def test_simulated_capacities_of_an_h200(tmp_path: Path, capsys) -> None:
+    path, traffic = tmp_path / 'found.json', ['--epochs', '1', '--seconds', '2', '--lead', '0.5']
+    times = ['--times', str(CONFIG / 'h200_times.yaml')]
+    assert main(['bench', 'capacity', *traffic, *times, '--first', '32', '--json',
+                 str(path)]) == 0
+    found = check(path, 'capacity')
+    capacities = {result['mode']: result['capacity'] for result in found['results']}
+    assert set(capacities) == {'lockstep', 'monolithic'}
+    assert 40 < capacities['monolithic'] < capacities['lockstep'] < 75
+    assert main(['bench', 'colocate', '--models', 'smolvla*4', *traffic, *times, '--first', '32',
+                 '--resolution', '8', '--json', str(path)]) == 0
+    assert len(check(path, 'colocate')['results']) == 6
+    assert 'derived' not in capsys.readouterr().err
+
+
 def test_ablation_and_plots_afterwards(tmp_path: Path, capsys) -> None:
     pytest.importorskip('matplotlib')
     path = tmp_path / 'found.json'
@@ -106,7 +122,13 @@ def test_ablation_and_plots_afterwards(tmp_path: Path, capsys) -> None:
     (['sweep', '--model', 'tiny', '--slo', '100', '--device', 'cpu', '--modes', 'split'],
      "mode 'split' cannot be measured"),
     (['plot', 'nowhere.json'], 'there is no such file'),
-], ids=['no deadline', 'network', 'batch', 'device', 'no such GPU', 'split', 'no file'])
+    (['capacity', '--times', 'nowhere.yaml'], 'nowhere.yaml'),
+    (['sweep', '--times', str(CONFIG / 'h200_times.yaml'), '--modes', 'stepwise'],
+     'there are lockstep, monolithic on virtual time'),
+    (['capacity', '--times', str(CONFIG / 'h200_times.yaml'), '--model', 'tiny', '--slo', '100'],
+     'tiny'),
+], ids=['no deadline', 'network', 'batch', 'device', 'no such GPU', 'split', 'no file',
+        'no times', 'not on virtual time', 'no times of the model'])
 def test_what_cannot_be_measured_is_one_line(words: list[str], problem: str, capsys) -> None:
     assert main(['bench', *words]) == 2
     last = capsys.readouterr().err.splitlines()[-1]

@@ -37,11 +37,11 @@ def test_a_fleet_survives_a_server(tmp_path: Path, capsys) -> None:
 
 
 def test_what_does_not_fit_is_said(capsys) -> None:
-    assert main([*FLEET, *TIMES, '--population', 'pi0=66', '--seconds', '2']) == 0
+    assert main([*FLEET, *TIMES, '--population', 'pi0=65', '--seconds', '2']) == 0
     out, err = capsys.readouterr()
     assert 'over by 10 robots of pi0' in err
     (line,) = [line for line in out.splitlines() if ' start ' in line]
-    assert line.split()[3:5] == ['66', '10']
+    assert line.split()[3:5] == ['65', '10']
 
 
 def test_a_picture_is_drawn(tmp_path: Path, capsys) -> None:
@@ -94,14 +94,14 @@ def test_what_the_factory_has_not_is_named(words: list[str], problem: str, capsy
 
 def test_capacities_that_nobody_wrote_down_are_named(tmp_path: Path, capsys) -> None:
     path = tmp_path / 'fleet.yaml'
-    path.write_text((CONFIG / 'fleet.yaml').read_text().replace('capacity: 56', ''))
+    path.write_text((CONFIG / 'fleet.yaml').read_text().replace('capacity: 55', ''))
     assert main(['simulate', str(path), *TIMES]) == 2
     assert 'models.pi0.capacity: is not in the file' in capsys.readouterr().err
 
 
 def test_models_without_times_are_named(capsys) -> None:
     assert main(['simulate', str(CONFIG / 'demo.yaml'), *TIMES]) == 2
-    assert ('VLM stage of tiny takes at batch 1 is not known; known are pi0'
+    assert ('VLM stage of tiny takes at batch 1 is not known; known are gr00t_n1_5'
             in capsys.readouterr().err)
 
 

@@ -40,17 +40,21 @@ def switching() -> Iterator[None]:
 
 
 @pytest.fixture(scope='module')
-def paced() -> tuple[Prepared, StageTimes]:
-    """Return a paced model, and its stage times as the bench measures them."""
+def paced() -> Prepared:
+    """Return a paced model."""
     made = prepare(make_configs({'tiny': 'tiny'}, {'tiny': SLO}, TRAFFIC.rate, 1, 3, 0), 'cpu', 2)
-    made = pace(made, VLM, ADIT)
-    times = from_ablation(list(run_ways(made, 5, lambda text: None)))
-    return made, complete(times, {'tiny': 'tiny'}, (1, 2))
+    return pace(made, VLM, ADIT)
+
+
+def time_stages(paced: Prepared) -> StageTimes:
+    """Return stage times as the bench measures them."""
+    times = from_ablation(list(run_ways(paced, 5, lambda text: None)))
+    return complete(times, {'tiny': 'tiny'}, (1, 2))
 
 
 def test_the_bench_measures_the_times_that_were_set(paced) -> None:
     """None is shorter; how much longer is the machine's business."""
-    times = paced[1]
+    times = time_stages(paced)
     assert times.derived == ()
     assert all(time >= 0.999 * ADIT for time in (*times.vlm.values(), *times.adit.values()))
 
@@ -61,19 +65,20 @@ def test_the_bench_measures_the_times_that_were_set(paced) -> None:
 ], ids=str)
 def test_attainment_is_that_of_the_engine(paced, mode, late, robots: int) -> None:
     """From light load to three times what can be computed, away from the cliff between."""
-    prepared, times = paced
-    engines = Engines(prepared, make_sources(prepared, 48, 64, 0), late, ModeOptions())
-    with open_simulated(ServerConfig(('tiny',), 'cpu', 2, late=late, engine=mode),
-                        times) as serving:
-        expected = measure(serving, {'tiny': SLO}, robots, TRAFFIC)['attainment']
-    reached = []
+    engines = Engines(paced, make_sources(paced, 48, 64, 0), late, ModeOptions())
+    compared = []
     for _ in range(ATTEMPTS):
+        # Timed anew: what else the machine does makes both longer, but not for ever.
+        with open_simulated(ServerConfig(('tiny',), 'cpu', 2, late=late, engine=mode),
+                            time_stages(paced)) as serving:
+            expected = measure(serving, {'tiny': SLO}, robots, TRAFFIC)['attainment']
         with engines.serve(mode, 'earliest_slo_first') as serving:
             assert isinstance(serving, EngineServing)
-            reached.append(measure(serving, {'tiny': SLO}, robots, TRAFFIC)['attainment'])
-        if expected - BELOW <= reached[-1] <= expected + APART:
+            reached = measure(serving, {'tiny': SLO}, robots, TRAFFIC)['attainment']
+        if expected - BELOW <= reached <= expected + APART:
             return
-    pytest.fail(f'{expected} is expected, {reached} were reached')
+        compared.append((expected, reached))
+    pytest.fail(f'expected and reached: {compared}')
 
 
 @pytest.mark.parametrize('network', ['none', 'cloud'])
