@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tiny model of two cameras and seven joints, and what its robots see."""
+"""Small models of two cameras and seven joints, and what their robots see."""
 
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from robion_ros.config import CameraConfig, ModelConfig
 from robion_ros.core import Observation
@@ -40,24 +44,44 @@ def tiny(model_config):
     return registry.load(model_config(), 'cpu')
 
 
+@pytest.fixture(scope='session')
+def moved(model_config) -> Callable[[str], Any]:
+    """Return a maker of small models whose weights are all away from where training starts."""
+    @cache
+    def make(architecture: str) -> Any:
+        model = registry.load(model_config(architecture=architecture), 'cpu')
+        generator = torch.Generator().manual_seed(1)
+        for weight in model.network.parameters():
+            size = weight[0].numel() ** 0.5
+            weight += 0.2 * torch.randn(weight.shape, generator=generator) / size
+        return type(model)(model.config, model.network)
+    return make
+
+
 @pytest.fixture(scope='session', params=['pi0_small', 'pi05_small'])
-def pi0(request, model_config) -> Pi0:
-    """Return a small model whose weights are all away from where training starts."""
-    return Pi0(*moved(registry.load(model_config(architecture=request.param), 'cpu')))
+def pi0(request, moved) -> Pi0:
+    return moved(request.param)
 
 
 @pytest.fixture(scope='session')
-def smolvla(model_config) -> Smolvla:
-    """Return a small model whose weights are all away from where training starts."""
-    return Smolvla(*moved(registry.load(model_config(architecture='smolvla_small'), 'cpu')))
+def smolvla(moved) -> Smolvla:
+    return moved('smolvla_small')
 
 
-def moved(model):
-    """Return the sizes of a model, and its network with other weights."""
-    generator = torch.Generator().manual_seed(1)
-    for weight in model.network.parameters():
-        weight += 0.2 * torch.randn(weight.shape, generator=generator) / weight[0].numel() ** 0.5
-    return model.config, model.network
+class OnlyMeta(TorchDispatchMode):
+    """Raises when a tensor with values, of which a device would have to wait, appears."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for leaf in tree_leaves((args, kwargs, result)):
+            if isinstance(leaf, torch.Tensor):
+                assert leaf.is_meta, function
+        return result
+
+
+@pytest.fixture(scope='session')
+def only_meta() -> type[OnlyMeta]:
+    return OnlyMeta
 
 
 @pytest.fixture(scope='session')

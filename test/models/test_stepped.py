@@ -3,8 +3,6 @@
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from robion_ros.models import registry
 from robion_ros.models.protocol import Stepped
@@ -60,27 +58,16 @@ def test_the_context_stays_as_it_was(model, context) -> None:
         torch.testing.assert_close(context[name], tensor, atol=0, rtol=0)
 
 
-class OnlyMeta(TorchDispatchMode):
-    """Raises when a tensor with values, of which a device would have to wait, appears."""
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        for leaf in tree_leaves((args, kwargs, result)):
-            if isinstance(leaf, torch.Tensor):
-                assert leaf.is_meta, function
-        return result
-
-
 def to_meta(module: torch.nn.Module | torch.Tensor):
     return module.to('meta')
 
 
-def test_a_step_never_looks_at_values(model, context) -> None:
+def test_a_step_never_looks_at_values(model, context, only_meta) -> None:
     begun = {name: to_meta(tensor) for name, tensor in model.adit_begin(context).items()}
     for name, value in vars(model).items():
         if isinstance(value, torch.Tensor):
             setattr(model, name, to_meta(value))
     to_meta(model.network)
     actions, steps = to_meta(model.noise([1, 2, 3])), to_meta(torch.zeros(3, dtype=torch.int64))
-    with OnlyMeta():
+    with only_meta():
         assert model.adit_step(begun, actions, steps).shape == actions.shape
