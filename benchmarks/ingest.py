@@ -88,8 +88,9 @@ def serve() -> int:
     before(Serving, '_submit', note_formed)
     before(Engine, '_run', watch_ticks)
     if os.environ[EXECUTOR] == 'single':
-        server.one_thread = (  # type: ignore[attr-defined]
-            lambda: Spinner(SingleThreadedExecutor()))
+        def single(hurries: Callable[[], bool] = lambda: True) -> Spinner:
+            return Spinner(SingleThreadedExecutor())
+        server.one_thread = single  # type: ignore[attr-defined]
     if os.environ[PACE]:
         pace(*map(float, os.environ[PACE].split(',')))
     threading.Thread(target=sample, daemon=True).start()

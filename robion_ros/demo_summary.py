@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from robion_ros.observed import Counts, Rebalanced, Report
+from robion_ros.words import count
 
 LEAST_ATTAINMENT = 0.98
 """Least part of the requests that must be answered within their deadline."""
@@ -73,7 +74,7 @@ def find_faults(summary: Summary) -> list[str]:
     for key, what in (('lost', 'lost'), ('duplicated', 'answered twice'),
                       ('wrong', 'answered wrongly')):
         if summary[key]:
-            faults.append(f'{summary[key]} of {summary["requests"]} requests were {what}')
+            faults.append(f'{summary[key]} of {count(summary["requests"], "request")} were {what}')
     if not summary['rebalances']:
         faults.append('there was no rebalance')
     faults += [f'rebalance {index} moved no robot'
@@ -92,8 +93,9 @@ def format_summary(summary: Summary, faults: Sequence[str]) -> list[str]:
 def format_figures(summary: Summary) -> list[str]:
     """Return the figures as text."""
     dropped = ', '.join(f'{summary[key]} {key}' for key in DROPPED if summary[key])
-    lines = [count(summary['robots'], 'robot') + ', {seconds:g} s, {requests} requests: '
-             '{answered} answered, {late} late'.format_map(summary),
+    robots, requests = count(summary['robots'], 'robot'), count(summary['requests'], 'request')
+    lines = [f'{robots}, {summary["seconds"]:g} s, {requests}: {summary["answered"]} answered, '
+             f'{summary["late"]} late',
              *([dropped] if dropped else []),
              ', '.join(f'{summary[key]} {key}' for key in MISTAKES)]
     for name, key in (('latency', 'latency_ms'), ('overhead of ROS', 'ros_overhead_ms')):
@@ -110,11 +112,6 @@ def format_rebalance(rebalance: Mapping[str, Any], robots: int) -> list[str]:
             .format_map({**rebalance, 'robots': count(robots, 'robot')}),
             'rebalance: solved in {solve_ms:.0f} ms, in force after {apply_ms:.0f} ms'
             .format_map(rebalance)]
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number of things in words."""
-    return f'{number} {noun}' if number == 1 else f'{number} {noun}s'
 
 
 def percentiles(values: Iterable[float]) -> dict[str, float | None]:

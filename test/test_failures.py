@@ -7,6 +7,7 @@ How long that takes is for benchmarks/failover.py: a loaded machine must not fai
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 import os
 from pathlib import Path
 import signal
@@ -14,11 +15,12 @@ from time import monotonic, sleep
 
 import pytest
 
+from robion_ros.architectures import ARCHITECTURES
 from robion_ros.commands.domain import claim_domain
 from robion_ros.factory_file import load
 from robion_ros.nodes.observer import Observer
 from robion_ros.observed import Report, Server
-from robion_ros.processes import environment, factory_processes
+from robion_ros.processes import environment, factory_processes, parameter
 from robion_ros.supervisor import Supervisor
 
 pytestmark = pytest.mark.ros
@@ -27,7 +29,7 @@ PATIENCE = 90.0
 FACTORY = """
 models:
   pick: &arm
-    architecture: tiny
+    architecture: hanging
     cameras: {front: raw}
     joints: [joint_1, joint_2]
     prompt: pick
@@ -43,6 +45,31 @@ servers:
 robots: {pick: 2, place: 2}
 manager: {server_timeout: 1.0}
 """
+HANGING = """
+from pathlib import Path
+import sys
+from threading import Event
+from robion_ros.models import tiny
+from robion_ros.models.tiny import blank, configure, inspect
+server = next(word.partition(':=')[2] for word in sys.argv if word.startswith('__node:='))
+file = Path(__file__).with_name(f'hang_{server}')
+def load(*words):
+    model = tiny.load(*words)
+    vlm = model.vlm
+    def hang(inputs):
+        if file.exists():
+            file.unlink()
+            Event().wait()
+        return vlm(inputs)
+    model.vlm = hang
+    return model
+"""
+"""The tiny model, whose device hangs for good, once, at the server that a file names."""
+REGISTER = """
+from robion_ros.architectures import ARCHITECTURES
+ARCHITECTURES['hanging'] = 'hanging'
+"""
+HANG_TIME = 2.0
 ROBOTS = 'pick_1', 'pick_2', 'place_1', 'place_2'
 SERVERS = 'server_0', 'server_1'
 
@@ -54,8 +81,12 @@ class Factory:
         self.lines: list[str] = []
         config = load(path)
         *others, self._robots = factory_processes(config, path, 'info', None)
+        others = [replace(process, arguments=(*process.arguments, *parameter(
+            'hang_time', HANG_TIME))) if process.executable == 'server' else process
+            for process in others]
         self.supervisor = exits.enter_context(Supervisor(others, say=self.lines.append))
         self._exits = exits
+        self.folder = path.parent
         self.observer = Observer(config.servers, 'manager', 'simulated_robots')
         exits.callback(self.observer.close)
         self.start_robots()
@@ -102,11 +133,15 @@ class Factory:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Factory]:
     path = tmp_path_factory.mktemp('factory') / 'factory.yaml'
     path.write_text(FACTORY)
+    path.with_name('hanging.py').write_text(HANGING)
+    path.with_name('sitecustomize.py').write_text(REGISTER)
     environ: dict[str, str] = {}
     claim_domain(environ)
     with pytest.MonkeyPatch.context() as patch, ExitStack() as exits:
         for name, value in (environment() | environ).items():
             patch.setenv(name, value)
+        patch.setenv('PYTHONPATH', str(path.parent))
+        patch.setitem(ARCHITECTURES, 'hanging', 'hanging')
         yield Factory(path, exits)
 
 
@@ -142,10 +177,24 @@ def test_server_that_hangs_is_replaced_and_answers_nothing_of_before(factory: Fa
     try:
         factory.until(lambda: set(factory.seats.values()) == {'server_0'}, 'it is missed')
         factory.wait_for_answers()
+        sleep(HANG_TIME)
     finally:
         factory.send('server_1', signal.SIGCONT)
     factory.until(lambda: any('held up for' in line for line in factory.lines[said:]),
                   'it knows')
+    factory.wait_for_plan()
+    assert not any('hangs' in line for line in factory.lines[said:]), 'it was only stopped'
+
+
+def test_server_whose_device_hangs_says_so_and_starts_again(factory: Factory) -> None:
+    said, before = len(factory.lines), factory.server('server_0').incarnation
+    (factory.folder / 'hang_server_0').touch()
+    factory.until(lambda: set(factory.seats.values()) == {'server_1'}, 'it is missed')
+    factory.wait_for_answers()
+    factory.until(lambda: factory.server('server_0').incarnation != before, 'it is back')
+    lines = [line for line in factory.lines[said:] if 'server_0' in line]
+    assert any('the engine hangs' in line for line in lines)
+    assert any('server_0 ended with exit code 1; starts again' in line for line in lines)
 
 
 def test_servers_go_on_while_the_manager_is_dead_and_the_next_one_moves_nothing(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from robion_ros import words
 from robion_ros.bench.capacity import MOST, search, spread
 from robion_ros.bench.network import Network
 from robion_ros.bench.results import Results
@@ -59,7 +60,7 @@ class Evaluation:
         limited = found == self.most  # More were not tried.
         self.results.add_result({**way.labels, 'capacity': found, 'limited': limited,
                                  'row': row})
-        self.say(f'{name(way)}: {"at least " if limited else ""}{found} robots')
+        self.say(f'{name(way)}: {"at least " if limited else ""}{words.count(found, "robot")}')
         return found
 
     def sweep(self, ways: Sequence[Way], counts: Sequence[int] = ()) -> None:
@@ -81,7 +82,7 @@ class Evaluation:
 
     def measure(self, way: Way, serving: Serving, count: int, early: bool) -> Row:
         """Measure one count; keep and show the row."""
-        title = f'{name(way)}, {count} robots'
+        title = f'{name(way)}, {words.count(count, "robot")}'
         row = {**way.labels, 'slo_ms': {model: slo * 1e3 for model, slo in way.slos.items()},
                **measure(serving, way.slos, count, self.traffic, self.network, early,
                          lambda text: self.show(f'{title}: {text}'))}

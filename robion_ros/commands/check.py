@@ -23,6 +23,7 @@ from robion_ros.models.description import Description, summarize_weights, Weight
 from robion_ros.models.hub import locate
 from robion_ros.models.layouts import detect
 from robion_ros.models.trial import run_once
+from robion_ros.words import count
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -113,9 +114,9 @@ def format_description(described: Description) -> list[str]:
     return [
         f'cameras: {cameras}; seen as '
         f'{size if isinstance(size, str) else f"{size}x{size}"}',
-        f'state: {described.state_size} values, {described.state_units}',
-        f'action: {described.action_size} values{named}; {described.action_units}',
-        f'chunk: {described.horizon} steps of '
+        f'state: {count(described.state_size, "value")}, {described.state_units}',
+        f'action: {count(described.action_size, "value")}{named}; {described.action_units}',
+        f'chunk: {count(described.horizon, "step")} of '
         f'{f"{duration:g} s" if duration else "a duration that it does not say"}, '
         f'denoised in {described.denoising_steps}',
         f'prompt: at most {described.prompt_tokens} tokens; tokenizer: {tokenizer}',

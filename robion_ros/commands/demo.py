@@ -22,18 +22,13 @@ from robion_ros.commands.domain import claim_domain
 from robion_ros.commands.live import Screen
 from robion_ros.commands.plan import measured_capacities, plan_factory
 from robion_ros.commands.stop import Stop
-from robion_ros.demo_summary import (
-    count,
-    describe_machine,
-    find_faults,
-    format_summary,
-    summarize,
-)
+from robion_ros.demo_summary import describe_machine, find_faults, format_summary, summarize
 from robion_ros.factory_file import dump, load
 from robion_ros.manager.errors import PlanError
 from robion_ros.nodes.observer import Observer
 from robion_ros.processes import environment, example_config, factory_processes
 from robion_ros.supervisor import Supervisor
+from robion_ros.words import count
 
 
 def run(arguments: argparse.Namespace) -> int:

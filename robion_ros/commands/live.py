@@ -13,9 +13,10 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from robion_ros.commands.table import format_table
-from robion_ros.demo_summary import count, percentiles
+from robion_ros.demo_summary import percentiles
 from robion_ros.manager.assignment import natural
 from robion_ros.observed import Report, Snapshot
+from robion_ros.words import count
 
 HOME, CLEAR, CLEAR_LINE, CLEAR_BELOW = '\x1b[H', '\x1b[2J', '\x1b[K', '\x1b[J'
 HIDE_CURSOR, SHOW_CURSOR = '\x1b[?25l', '\x1b[?25h'
@@ -119,7 +120,7 @@ def format_line(snapshot: Snapshot) -> str:
     latency = percentiles(value for report in reports for value in report.latency_ms)
     servers = ', '.join(f'{name} {server.state} with {count(len(server.robots), "robot")}'
                         for name, server in sorted(snapshot.servers.items(), key=by_name))
-    return (f'{sum(report.sent for report in reports)} requests, '
+    return (f'{count(sum(report.sent for report in reports), "request")}, '
             f'{sum(report.answered for report in reports)} answered, '
             f'{sum(report.late for report in reports)} late, '
             f'p50 {show_ms(latency["p50"])} ms, p99 {show_ms(latency["p99"])} ms; {servers}')

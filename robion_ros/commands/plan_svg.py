@@ -10,6 +10,8 @@ from fractions import Fraction
 from html import escape
 from typing import Any
 
+from robion_ros.words import count
+
 CELL = 14
 """Edge of a robot's cell, with the gap to the next; px."""
 ACROSS = 7
@@ -36,11 +38,11 @@ def draw_plan(described: Mapping[str, Any]) -> str:
     models = list(dict.fromkeys(model for robots in columns.values() for model in robots))
     colours = {model: f'hsl({index * GOLDEN % 360:.0f},60%,{(48, 66, 34)[index % 3]}%)'
                for index, model in enumerate(models)}
-    count = {model: sum(len(robots.get(model, ())) for robots in columns.values())
+    sizes = {model: sum(len(robots.get(model, ())) for robots in columns.values())
              for model in models}
     deepest = max(-(-sum(map(len, robots.values())) // ACROSS) for robots in columns.values())
     top = MARGIN + 2 * LINE + BAR + 8
-    entries = [max(len(f'{model} ({count[model]})') * LETTER + CELL + 12, COLUMN)
+    entries = [max(len(f'{model} ({sizes[model]})') * LETTER + CELL + 12, COLUMN)
                for model in models]
     width = max(2 * MARGIN + COLUMN * len(columns), 2 * MARGIN + max(entries, default=0), 420)
     legend, height = _place_legend(entries, width, top + deepest * CELL + LINE)
@@ -49,9 +51,9 @@ def draw_plan(described: Mapping[str, Any]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}">',
         f'<style>{STYLE}</style>', '<rect width="100%" height="100%" fill="#fff"/>',
-        f'<text x="{MARGIN}" y="{MARGIN}">{sum(count.values())} robots, '
-        f'{len(described["servers"])} servers, objective {described["objective"]} ({quality})'
-        '</text>']
+        f'<text x="{MARGIN}" y="{MARGIN}">{count(sum(sizes.values()), "robot")}, '
+        f'{count(len(described["servers"]), "server")}, objective {described["objective"]} '
+        f'({quality})</text>']
     for index, (name, robots) in enumerate(columns.items()):
         server = described['servers'].get(name)
         lines += _draw_column(MARGIN + index * COLUMN, top, name, robots, colours,
@@ -60,7 +62,7 @@ def draw_plan(described: Mapping[str, Any]) -> str:
         lines.append(f'<rect x="{x:.0f}" y="{y:.0f}" width="{CELL - 2}" height="{CELL - 2}" '
                      f'fill="{colours[model]}"/>')
         lines.append(f'<text x="{x + CELL + 2:.0f}" y="{y + CELL - 4:.0f}">{escape(model)} '
-                     f'({count[model]})</text>')
+                     f'({sizes[model]})</text>')
     return '\n'.join([*lines, '</svg>', ''])
 
 

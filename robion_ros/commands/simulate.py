@@ -14,6 +14,7 @@ import sys
 from time import monotonic
 from typing import Any
 
+from robion_ros import words
 from robion_ros.bench.machine import describe_machine
 from robion_ros.bench.network import load_network
 from robion_ros.bench.plots import draw, find_pyplot, make_folder
@@ -140,7 +141,8 @@ def show(found: Mapping[str, Any]) -> None:
     for table in (model_table, server_table, plan_table):
         print('\n'.join(format_table(*table(found))), end='\n\n')
     settings, whole = found['settings'], found['all']
-    print(f'{settings["servers"]} servers, {whole["sent"]} requests in {settings["seconds"]:g} s: '
+    print(f'{words.count(settings["servers"], "server")}, '
+          f'{words.count(whole["sent"], "request")} in {settings["seconds"]:g} s: '
           f'{whole["attainment"]:.2%} in time, {whole["sent"] - whole["answered"]} not answered, '
           f'{whole["unanswered"]} of them without a living server; simulated in '
           f'{settings["wall_s"]:.1f} s')

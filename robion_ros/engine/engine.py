@@ -6,10 +6,9 @@ Every request submitted ends in exactly one outcome. The engine knows neither to
 robots come from; it sees the names of the robots that may submit.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, MutableMapping
-from statistics import median
-from threading import Condition, Lock, Thread
+from threading import Condition, Lock, Thread, TIMEOUT_MAX
 from time import monotonic
 
 from robion_ros.config import ServerConfig
@@ -20,6 +19,7 @@ from robion_ros.engine.device import Device, Prepared
 from robion_ros.engine.forming import form
 from robion_ros.engine.in_flight import approach, InFlight
 from robion_ros.engine.lockstep_times import Durations, LockstepTimes
+from robion_ros.engine.pace import Pace
 from robion_ros.engine.pipelines import Pipeline, PIPELINES
 from robion_ros.engine.policies import POLICIES
 from robion_ros.engine.queues import Queues
@@ -27,8 +27,6 @@ from robion_ros.engine.stats import EngineStats
 from robion_ros.engine.warm_up import Trial, warm_up
 from robion_ros.models.protocol import Model
 
-HISTORY = 256
-"""Locksteps whose durations are remembered."""
 LOOK = 0.5
 """How often whoever waits for the engine's thread looks whether it still runs, s."""
 
@@ -71,13 +69,11 @@ class Engine:
         self._stopping = False
         self._open = Counter[str]()
         """By model: requests accepted whose outcome has not been called out."""
-        self._durations: deque[float] = deque(maxlen=HISTORY)
-        self._locksteps = 0
         self._times = LockstepTimes(times or {})
         self._failed = False
         """Whether a request failed in the lockstep that runs."""
         try:
-            warm_up(self._pipeline, models, server.max_batch)
+            self.pace = Pace(warm_up(self._pipeline, models, server.max_batch))
         except Exception:
             self._pipeline.close()
             raise
@@ -181,8 +177,12 @@ class Engine:
         with self._changed:
             self._accepting = not self._stopping
 
-    def stop(self) -> None:
-        """Cancel what waits, finish what runs, end the thread and free the stages."""
+    def stop(self, timeout: float = TIMEOUT_MAX) -> bool:
+        """
+        Cancel what waits, finish what runs, end the thread and free the stages.
+
+        Return False, and leave thread and stages as they are, if timeout s were short.
+        """
         with self._changed:
             self._accepting = False
             self._stopping = True
@@ -190,8 +190,11 @@ class Engine:
             self._changed.notify_all()
         for ticket in tickets:
             self._drop(ticket, DropReason.CANCELLED, 'the engine stopped')
-        self._thread.join()
+        self._thread.join(min(timeout, TIMEOUT_MAX))
+        if self.alive:
+            return False
         self._pipeline.close()
+        return True
 
     @property
     def alive(self) -> bool:
@@ -201,8 +204,8 @@ class Engine:
     def stats(self) -> EngineStats:
         """Return what the engine is doing."""
         with self._changed:
-            return EngineStats(len(self._queues), self._locksteps,
-                               median(self._durations) if self._durations else 0.0, self._epoch)
+            return EngineStats(len(self._queues), self.pace.locksteps, self.pace.usual,
+                               self._epoch)
 
     def _run(self) -> None:
         in_flight: InFlight | None = None
@@ -215,6 +218,7 @@ class Engine:
 
     def _step(self, in_flight: InFlight | None) -> tuple[InFlight | None, bool]:
         """Run one lockstep; return what is in flight then, and False at the end of all."""
+        self.pace.go_on()
         if in_flight:
             approach(in_flight, self._times.least(in_flight.loads), self._answer)
         batch, shed = self._admit(in_flight)
@@ -230,12 +234,13 @@ class Engine:
         """Form a batch, shed what is late if so told; wait while there is nothing at all to do."""
         with self._changed:
             while True:
-                now = monotonic()
+                now = self.pace.go_on()
                 if self._trial and (batch := self._trial.next(now)):
                     return batch, ()
                 batch, shed = form(self._queues, self._times, self._late, now, in_flight)
                 if batch or shed or in_flight or self._stopping:
                     return batch, shed
+                self.pace.rest()
                 self._changed.wait()
 
     def _refusal(self, request: Request) -> str:
@@ -250,8 +255,7 @@ class Engine:
         """Remember how long what has ended took."""
         with self._changed:
             if ended and ended.seconds:
-                self._locksteps += 1
-                self._durations.append(ended.seconds)
+                self.pace.count(ended.seconds, tried=self._trial is not None)
                 if not self._failed:  # One that failed may have ended early.
                     self._times.learn(*ended.loads, ended.seconds, monotonic())
             self._failed = False

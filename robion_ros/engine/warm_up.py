@@ -6,12 +6,14 @@ Knows pipelines by their one function, and devices not at all.
 """
 
 from collections.abc import Mapping
+from time import monotonic
 
 import numpy as np
 
 from robion_ros.core import Dropped, Observation, Outcome, Request
 from robion_ros.engine.answers import describe
 from robion_ros.engine.batch import Batch, batch_sizes, make_ticket, Ticket
+from robion_ros.engine.in_flight import InFlight
 from robion_ros.engine.pipelines import Pipeline
 from robion_ros.models.protocol import Model
 
@@ -68,15 +70,24 @@ class Trial:
         return True
 
 
-def warm_up(pipeline: Pipeline, models: Mapping[str, Model], max_batch: int) -> None:
-    """Run every model at every batch size, largest first; raise RuntimeError if one cannot."""
+def warm_up(pipeline: Pipeline, models: Mapping[str, Model], max_batch: int) -> float:
+    """
+    Run every model at every batch size, largest first; raise RuntimeError if one cannot.
+
+    Return how long the longest tick took, s.
+    """
+    longest = 0.0
     for name, model in models.items():
         ticket = example(name, model)
         for size in batch_sizes(max_batch):
             outcomes: list[Outcome] = []
-            in_flight = pipeline.tick(Batch(name, (ticket,) * size, 0.0), None, outcomes.append)
-            while in_flight:
-                in_flight = pipeline.tick(None, in_flight, outcomes.append)
+            batch: Batch | None = Batch(name, (ticket,) * size, 0.0)
+            in_flight: InFlight | None = None
+            while batch or in_flight:
+                start = monotonic()
+                in_flight = pipeline.tick(batch, in_flight, outcomes.append)
+                batch, longest = None, max(longest, monotonic() - start)
             for outcome in outcomes:
                 if isinstance(outcome, Dropped):
                     raise RuntimeError(f'model {name} fails at batch {size}: {outcome.detail}')
+    return longest

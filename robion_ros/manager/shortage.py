@@ -8,6 +8,8 @@ Knows nothing of how that is found out.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from robion_ros.words import count
+
 if TYPE_CHECKING:
     from robion_ros.manager.group import Counts
     from robion_ros.manager.traffic import TrafficProblem
@@ -18,7 +20,7 @@ SHOWN = 8
 
 def describe_homeless(over: Mapping[str, int], hosts: Mapping[str, tuple[str, ...]]) -> str:
     """Say which models no server has loaded, and the mend."""
-    robots = ', '.join(_robots(count, name) for name, count in sorted(over.items()))
+    robots = ', '.join(f'{count(left, "robot")} of {name}' for name, left in sorted(over.items()))
     return (f'no server has loaded the model of {robots} (servers: {_names(hosts)}); add it to '
             'the models of a server, or start one that has it')
 
@@ -26,11 +28,12 @@ def describe_homeless(over: Mapping[str, int], hosts: Mapping[str, tuple[str, ..
 def describe_over(over: Mapping[str, int], problem: 'TrafficProblem', plan: 'Counts') -> str:
     """Say which robots do not fit on which servers, by how much, and the mend."""
     parts = []
-    for name, count in sorted(over.items()):
+    for name, left in sorted(over.items()):
         room = [max(0, problem.capacities[server, name])
                 for server, models in problem.hosts.items() if name in models]
-        parts.append(f'{_robots(count, name)} ({problem.robots[name]} in all; servers that have '
-                     f'loaded it: {len(room)}, with room for {sum(room)} and nothing else)')
+        parts.append(f'{count(left, "robot")} of {name} ({problem.robots[name]} in all; servers '
+                     f'that have loaded it: {len(room)}, with room for {sum(room)} and nothing '
+                     'else)')
     return (f'over by {", ".join(parts)}{_describe_need(over, problem, plan)}. Take these robots '
             'away, load their model on another server, or add a server')
 
@@ -52,10 +55,6 @@ def _describe_need(over: Mapping[str, int], problem: 'TrafficProblem', plan: 'Co
             f'where alone it can go: {len(servers)}')
     # Capacities may differ between servers, and robots are whole.
     return text if need > len(servers) else f'{text}, but not for whole robots'
-
-
-def _robots(count: int, name: str) -> str:
-    return f'{count} robot{"s" if count > 1 else ""} of {name}'
 
 
 def _names(names: object) -> str:

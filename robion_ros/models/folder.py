@@ -25,7 +25,9 @@ def require(folder: Path, name: str, mend: str = '') -> Path:
     """Return the path of a file; raise CheckpointError, with the mend, where there is none."""
     path = folder / name
     if not folder.is_dir():
-        raise CheckpointError(f'checkpoint {folder} is not a folder')
+        what = 'is not a folder' if folder.exists() else 'does not exist'
+        raise CheckpointError(f'checkpoint {folder} {what}; give the folder that holds {name}, or '
+                              'owner/name for a model of the Hugging Face hub')
     if path.is_file():
         return path
     found = sorted(entry.name for entry in folder.iterdir())

@@ -2,7 +2,8 @@
 """
 Run a node by its name: `python -m robion_ros.nodes server --ros-args ...`.
 
-A signal that comes while its modules are loaded, which takes seconds, ends the process quietly.
+A signal that comes while its modules are loaded, which takes seconds, ends the process quietly;
+a fault ends it at once, as threads that hang would keep the interpreter from its end.
 """
 
 from importlib import import_module
@@ -19,6 +20,10 @@ def main(name: str) -> int:
     # The interpreter gives signals their deadly default back while it unloads torch.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    if code:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     return code
 
 

@@ -16,6 +16,7 @@ from robion_ros.manager.population import BadPopulation, Population
 from robion_ros.msg import RobotAssignment, RobotMove
 from robion_ros.nodes.transition import Applied
 from robion_ros.srv import Rebalance, RegisterRobot, UnregisterRobot
+from robion_ros.words import count
 
 CODES = {errors.OverCapacity: Rebalance.Response.OVER_CAPACITY,
          errors.NoServer: Rebalance.Response.NO_SERVER,
@@ -54,14 +55,15 @@ def populations(request: Rebalance.Request) -> list[Population]:
 def planned(plan: FactoryPlan, models: Mapping[str, str], dry_run: bool,
             unserved: errors.Unserved | None) -> Rebalance.Response:
     """Say what a plan for models (robot to model) is, what it changes and whom it leaves out."""
-    count = moved(plan.moves)
-    message = f'{count} of {len(plan.places)} robots {"would move" if dry_run else "moved"}'
+    number = moved(plan.moves)
+    message = (f'{number} of {count(len(plan.places), "robot")} '
+               f'{"would move" if dry_run else "moved"}')
     turns = [(bool(move.from_server), bool(move.to_server)) for move in plan.moves]
     for turn, what in (((False, True), 'newly'), ((True, False), 'no longer')):
         message += f', {turns.count(turn)} {what} served' if turn in turns else ''
     return Rebalance.Response(
         success=True, objective=plan.traffic.objective, optimal=plan.traffic.optimal,
-        bound=plan.traffic.bound, moved=count, unserved=len(models) - len(plan.places),
+        bound=plan.traffic.bound, moved=number, unserved=len(models) - len(plan.places),
         solve_ms=plan.traffic.solve_s * 1e3, changes=changes(plan.moves),
         robots=assignments(models, plan.places),
         message=f'{message}; not served: {unserved}' if unserved else message)

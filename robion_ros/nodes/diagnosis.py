@@ -6,11 +6,23 @@ Asked rarely, since a look-up costs far more than a message.
 """
 
 from collections.abc import Mapping
+from time import monotonic
 
 from rclpy.node import Node
 
 from robion_ros.config import ModelConfig
 from robion_ros.nodes import qos
+from robion_ros.nodes.served_robot import ServedRobot, unheard
+
+
+def explain_silence(node: Node, robots: Mapping[str, ServedRobot],
+                    configs: Mapping[str, ModelConfig]) -> dict[str, str]:
+    """Return, and log, why robots that were listened to in vain for a while are not heard."""
+    problems = {}
+    for name, (model, silent) in unheard(robots, monotonic()).items():
+        problems[name] = explain(node, name, silent, configs[model])
+        robots[name].say('inputs', problems[name])
+    return problems
 
 
 def explain(node: Node, robot: str, silent: Mapping[str, str], config: ModelConfig) -> str:

@@ -6,9 +6,10 @@ Statuses arrive on the executor's threads; call_all and wait_ready are for the p
 which may wait until the process shall end. Knows neither plans nor populations.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from math import isclose
 from threading import Condition
 from time import monotonic
 
@@ -20,6 +21,8 @@ from robion_ros.config import MAX_CAPACITY
 from robion_ros.manager.handover import Place
 from robion_ros.msg import RobotStatus, ServerStatus
 from robion_ros.nodes import qos
+from robion_ros.nodes.absences import Absences
+from robion_ros.nodes.convert import from_duration
 from robion_ros.nodes.spin import STOPPED
 from robion_ros.srv import AssignRobots
 
@@ -59,6 +62,8 @@ class Fleet:
         self._heard: dict[str, Heard] = {}
         self._beats: dict[str, Beat] = {}
         self._robots: dict[str, RobotStatus] = {}
+        self._absences = Absences()
+        self._disagreement = ''
         self._clients = {}
         for name in servers:
             node.create_subscription(ServerStatus, qos.private(name, qos.STATUS),
@@ -74,15 +79,43 @@ class Fleet:
 
         since leaves out statuses that were received before, s of time.monotonic().
         """
-        lately = monotonic() - self._server_timeout
+        now = monotonic()
         with self._changed:
             return {name: heard.status for name, heard in sorted(self._heard.items())
                     if heard.received >= since and heard.status.state == ServerStatus.ACTIVE
-                    and self._beats_on(name, heard, lately)}
+                    and self._beats_on(name, heard, now)}
 
-    def _beats_on(self, name: str, heard: Heard, lately: float) -> bool:
-        """Return whether a server was heard since then, in the term of its newest status."""
-        beat = self._beats.get(name)
+    @property
+    def timeout(self) -> float:
+        """The longest silence after which a server is taken as dead, s."""
+        with self._changed:
+            return max(map(self._timeout, self._heard.values()), default=self._server_timeout)
+
+    def _timeout(self, heard: Heard) -> float:
+        """
+        Return after how long a silence a server is taken as dead, s.
+
+        Not before it takes itself for replaced, which it does by its own factory file.
+        """
+        return max(self._server_timeout, from_duration(heard.status.server_timeout))
+
+    def disagreement(self) -> str:
+        """Return, and log once, which living servers have another server_timeout, '' for none."""
+        others = {name: said for name, status in self.alive().items()
+                  if (said := from_duration(status.server_timeout))
+                  and not isclose(said, self._server_timeout)}
+        found = '; '.join(
+            f'{name} has manager.server_timeout {said:g} s, this manager '
+            f'{self._server_timeout:g} s, and the longer one counts: give both the same factory '
+            'file and restart whichever had the wrong one' for name, said in others.items())
+        if found and found != self._disagreement:
+            self._node.get_logger().warning(found)
+        self._disagreement = found
+        return found
+
+    def _beats_on(self, name: str, heard: Heard, now: float) -> bool:
+        """Return whether a server was heard lately, in the term of its newest status."""
+        beat, lately = self._beats.get(name), now - self._timeout(heard)
         if beat is None:
             return heard.received >= lately
         return beat.term == heard.status.term and max(heard.received, beat.received) >= lately
@@ -91,6 +124,11 @@ class Fleet:
         """Return the newest status of each robot at whichever server got farthest with it."""
         with self._changed:
             return dict(self._robots)
+
+    def forget(self, present: Container[str]) -> None:
+        """Forget robots that have not been present for long."""
+        with self._changed:
+            self._absences.forget(self._robots, lambda robot: robot.last_request, present)
 
     def epoch(self) -> int:
         """Return the greatest epoch that any server has seen."""

@@ -3,7 +3,8 @@
 A server's heartbeat, in a thread of its own: it goes on while the executor loads models.
 
 It stops where the executor should run callbacks and does not, so that a server that hangs is
-taken for what it is. Knows neither robots nor who listens.
+taken for what it is, and for good where a beat cannot be sent: that is a fault, which the server
+must end by. Knows neither robots nor who listens.
 """
 
 from collections.abc import Callable
@@ -25,6 +26,9 @@ class Heart:
 
     def __init__(self, node: Node, topic: str, lease: Lease, waits: Callable[[], bool]) -> None:
         """Beat for a node; waits says whether its executor may stand still."""
+        self.fault = ''
+        """Why it has stopped."""
+        self._node = node
         self._publisher = node.create_publisher(UInt64, topic, qos.HEARTBEAT_QOS)
         self._lease = lease
         self._waits = waits
@@ -43,6 +47,12 @@ class Heart:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._closed.wait(self._lease.period):
-            if self._waits() or monotonic() - self._touched <= HANG_TIME:
-                self._publisher.publish(UInt64(data=self._lease.beat()))
+        try:
+            while not self._closed.wait(self._lease.period):
+                if self._waits() or monotonic() - self._touched <= HANG_TIME:
+                    self._publisher.publish(UInt64(data=self._lease.beat()))
+        except BaseException as error:  # A thread would end by it, and nobody would know.
+            if self._node.context.ok():  # Or the process ends anyway.
+                # No further beat: the lease runs out, so nothing is answered after it.
+                self.fault = f'the heart has stopped by a fault: {type(error).__name__}: {error}'
+                self._node.get_logger().fatal(self.fault)

@@ -21,7 +21,7 @@ class Intake:
     """Hands drafts on, one after another, in a thread of its own."""
 
     def __init__(self, on_draft: OnDraft, on_replaced: OnDraft,
-                 on_error: Callable[[Exception], None]) -> None:
+                 on_error: Callable[[BaseException], None]) -> None:
         self._on_draft = on_draft
         self._on_replaced = on_replaced
         self._waiting: dict[str, list[Draft]] = {}

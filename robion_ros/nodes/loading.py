@@ -30,6 +30,7 @@ from robion_ros.models.checkpoint import log_progress
 from robion_ros.models.memory import weight_bytes
 from robion_ros.models.protocol import Model
 from robion_ros.models.registry import load, Outline
+from robion_ros.words import count
 
 LINE_PERIOD = 5.0
 """Between two lines of the log about one measurement, s."""
@@ -203,7 +204,7 @@ class Loading:
         latency = '' if capacity.p99 is None else f', p99 {capacity.p99 * 1e3:.1f} ms'
         at = f'{capacity.scaled_from or config.rate:g} Hz and {config.slo * 1e3:g} ms'
         scaled = f', scaled to {config.rate:g} Hz' if capacity.scaled_from else ''
-        self._info(f'{model}: up to {capacity.robots} robots, measured at {at}{scaled} '
+        self._info(f'{model}: up to {count(capacity.robots, "robot")}, measured at {at}{scaled} '
                    f'({capacity.attainment:.2%} in time{latency})')
         if not capacity.robots:
             self._warn(f'{model}: not even one robot is served in time: allow it a longer slo, a '

@@ -23,12 +23,7 @@ from robion_ros.manager import errors
 from robion_ros.manager.assignment import moved
 from robion_ros.manager.handover import Place
 from robion_ros.manager.planner import FactoryPlan, plan_most
-from robion_ros.manager.population import (
-    BadPopulation,
-    new_models,
-    with_robot,
-    without_robot,
-)
+from robion_ros.manager.population import BadPopulation, new_models, with_robot, without_robot
 from robion_ros.msg import Assignment, RobotAssignment, ServerStatus
 from robion_ros.nodes import qos
 from robion_ros.nodes.answers import (
@@ -52,6 +47,7 @@ from robion_ros.nodes.spinner import Spinner
 from robion_ros.nodes.transition import Applied, Transition
 from robion_ros.nodes.watch import Watch
 from robion_ros.srv import Rebalance, RegisterRobot, UnregisterRobot
+from robion_ros.words import count
 
 PARAMETERS = (
     Parameter('config', 'factory.yaml', 'path of the factory file'),
@@ -134,7 +130,7 @@ class ManagerNode(Node):
     def _on_timer(self) -> None:
         """Plan again when servers or models came or went, or are not as they should be."""
         alive = self._fleet.alive()
-        if not self._watch.doubt(alive):
+        if not self._watch.doubt(alive, self._fleet.timeout):
             self._watch.distrust(self._astray())
             self._call_off()
             ours = self._watch.obedient(alive)
@@ -212,7 +208,7 @@ class ManagerNode(Node):
         Models that are named and not known may have been written into the factory file since.
         """
         alive = self._fleet.alive()
-        if doubt := self._watch.doubt(alive):
+        if doubt := self._watch.doubt(alive, self._fleet.timeout):
             return Rebalance.Response(message=doubt, error_code=Rebalance.Response.NO_SERVER)
         try:
             self._factory = knowing(self._factory, self._config, named)
@@ -253,9 +249,9 @@ class ManagerNode(Node):
         self._enforced(applied.places, alive, alive.keys() - applied.failures.keys(),
                        [*problems, *applied.failures.values()], again=bool(applied.failures))
         self.get_logger().info(
-            f'{len(self._running)} of {len(self._models)} robots assigned, {moved(plan.moves)} '
-            f'moved; solved in {plan.traffic.solve_s * 1e3:.0f} ms, in force after '
-            f'{(monotonic() - start) * 1e3:.0f} ms')
+            f'{len(self._running)} of {count(len(self._models), "robot")} assigned, '
+            f'{moved(plan.moves)} moved; solved in {plan.traffic.solve_s * 1e3:.0f} ms, in force '
+            f'after {(monotonic() - start) * 1e3:.0f} ms')
         return applied
 
     def _enforced(self, where: Mapping[str, Place], alive: Mapping[str, ServerStatus],
@@ -284,16 +280,18 @@ class ManagerNode(Node):
         if self._published is None and monotonic() - self._started >= START_TIME:
             missing = self._factory.servers.keys() - self._fleet.alive().keys()
             self._say(f'waiting for servers to be active: {", ".join(sorted(missing))}')
+        self._fleet.forget(self._models)
+        problem = '; '.join(filter(None, [self._problem, self._fleet.disagreement()]))
         self._diagnostics.publish(DiagnosticArray(
             header=Header(stamp=self.get_clock().now().to_msg()),
-            status=[manager_diagnostic(self.get_name(), self._problem, len(self._fleet.alive()),
+            status=[manager_diagnostic(self.get_name(), problem, len(self._fleet.alive()),
                                        len(self._models), len(self._running), self._epoch)]))
 
 
 def main(args: list[str] | None = None) -> int:
     """Run a manager node."""
-    return run(ManagerNode, lambda: Spinner(MultiThreadedExecutor(num_threads=2)), __doc__ or '',
-               PARAMETERS, args)
+    return run(ManagerNode, lambda _: Spinner(MultiThreadedExecutor(num_threads=2)),
+               __doc__ or '', PARAMETERS, args)
 
 
 if __name__ == '__main__':

@@ -61,6 +61,11 @@ class ModelChanges:
         LateService(node, LoadModel, qos.private(name, qos.LOAD_MODEL), self._on_load)
         LateService(node, UnloadModel, qos.private(name, qos.UNLOAD_MODEL), self._on_unload)
 
+    @property
+    def busy(self) -> bool:
+        """Whether a model comes or goes."""
+        return self._change is not None
+
     def settle(self) -> bool:
         """Put into force what is ready, and answer; return whether anything was."""
         change = self._change

@@ -16,6 +16,7 @@ from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
+from robion_ros import words
 from robion_ros.config import check_range
 from robion_ros.factory_file import load
 from robion_ros.msg import ActionChunk, Assignment, RobotReport
@@ -93,7 +94,7 @@ class RobotNode(Node):
         self._watch_timer = self.create_timer(WATCH_PERIOD, self._on_watch_timer, clock=steady)
         self._waiting_timer = self.create_timer(SAY_AGAIN, self._on_waiting_timer, clock=steady)
         self.create_timer(FINAL_REPORT_PERIOD, self._on_report_timer, clock=steady)
-        self.get_logger().info(f'{len(self._robots)} simulated robots')
+        self.get_logger().info(words.count(len(self._robots), 'simulated robot'))
 
     def close(self) -> None:
         """Say what became of every observation."""
@@ -118,8 +119,8 @@ class RobotNode(Node):
         if robot.skipped > self._skipped.get(robot.log.robot, 0):
             self._skipped[robot.log.robot] = robot.skipped
             self.get_logger().warning(
-                f'{robot.log.robot} skipped {robot.skipped} observations so far: this machine is '
-                'too slow for so many robots', throttle_duration_sec=SAY_AGAIN)
+                f'{robot.log.robot} skipped {words.count(robot.skipped, "observation")} so far: '
+                'this machine is too slow for so many robots', throttle_duration_sec=SAY_AGAIN)
 
     def _on_joint_timer(self) -> None:
         now_ns = self.get_clock().now().nanoseconds
@@ -154,7 +155,7 @@ class RobotNode(Node):
             robot.stop()
         outstanding = sum(robot.log.outstanding for robot in self._robots)
         return Trigger.Response(success=True, message=f'stopped; waiting up to {self._patience} s '
-                                f'for {outstanding} chunks, then reports are final')
+                                f'for {words.count(outstanding, "chunk")}, then reports are final')
 
     def _on_report_timer(self) -> None:
         now = monotonic()
@@ -200,7 +201,7 @@ def summary(log: RobotLog) -> str:
 
 def main(args: list[str] | None = None) -> int:
     """Run a robot node."""
-    return run(RobotNode, one_thread, __doc__ or '', PARAMETERS, args)
+    return run(RobotNode, lambda _: one_thread(), __doc__ or '', PARAMETERS, args)
 
 
 if __name__ == '__main__':

@@ -7,15 +7,12 @@ deactivate lets the robots go and answers what they had asked, cleanup frees eve
 come and go meanwhile. It does not know the other servers, nor how robots are divided among them.
 """
 
-from collections.abc import Callable
-from functools import partial
 import os
 import sys
-from time import monotonic, time_ns
-from typing import Any, TYPE_CHECKING
+from time import time_ns
+from typing import TYPE_CHECKING
 
 from diagnostic_msgs.msg import DiagnosticArray
-from lifecycle_msgs.srv import ChangeState
 from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from std_msgs.msg import Header
@@ -25,13 +22,16 @@ from robion_ros.engine.stats import EngineStats
 from robion_ros.factory_file import load as load_factory
 from robion_ros.msg import ServerStatus
 from robion_ros.nodes import qos
-from robion_ros.nodes.diagnosis import explain
+from robion_ros.nodes.absences import Absences
+from robion_ros.nodes.diagnosis import explain_silence
+from robion_ros.nodes.engine_watch import GAP
 from robion_ros.nodes.heart import Heart
 from robion_ros.nodes.lease import Lease
+from robion_ros.nodes.life_cycle import refuse_invalid, said
 from robion_ros.nodes.model_changes import ModelChanges
 from robion_ros.nodes.parameters import declare, Parameter
 from robion_ros.nodes.roster import Refusal
-from robion_ros.nodes.served_robot import Memory, SAY_AGAIN, unheard
+from robion_ros.nodes.served_robot import Memory, SAY_AGAIN
 from robion_ros.nodes.spin import run, STOPPED
 from robion_ros.nodes.spinner import one_thread
 from robion_ros.nodes.status import diagnostics, server_status
@@ -50,6 +50,8 @@ PARAMETERS = (
               'this one speaks or loads anything, s'),
     Parameter('status_rate', 5.0, 'status messages per second, Hz'),
     Parameter('drain_timeout', 5.0, 'longest wait for requests in flight on deactivate, s'),
+    Parameter('hang_time', 10.0, 'a lockstep that lasts longer, s, and ten times as long as the '
+              'slowest when models were tried, is a fault that ends the process; 0: none is'),
 )
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
@@ -72,10 +74,10 @@ class ServerNode(LifecycleNode):
             check_choice('parameter beside', other, self._factory.servers, 'server')
         self._config = str(values['config'])
         self._drain_timeout, rate = float(values['drain_timeout']), float(values['status_rate'])
-        listen_time = float(values['listen_time'])
-        check_range('parameter drain_timeout', self._drain_timeout, 0, 3600)
-        check_range('parameter status_rate', rate, 0.1, 100)
-        check_range('parameter listen_time', listen_time, 0, 60)
+        listen_time, self._hang_time = float(values['listen_time']), float(values['hang_time'])
+        for key, low, high in (('drain_timeout', 0, 3600), ('status_rate', 0.1, 100),
+                               ('listen_time', 0, 60), ('hang_time', 0, 3600)):
+            check_range(f'parameter {key}', float(values[key]), low, high)
         self._autostart = bool(values['autostart'])
         self._incarnation = time_ns()
         self._lease = Lease(self._factory.manager.server_timeout)
@@ -84,8 +86,11 @@ class ServerNode(LifecycleNode):
         self._serving: Serving | None = None
         self._state = ServerStatus.UNCONFIGURED
         self._memories: dict[str, Memory] = {}
+        self._absences = Absences()
         self._fault = ''
-        """Why the server could not be configured."""
+        """What went wrong in its life cycle, until it is configured again."""
+        self._broken = ''
+        """Why this process can serve no more."""
         self._begun = False
         # Named by the server, as the manager knows it, whatever the node is called.
         status = qos.private(self._name, qos.STATUS)
@@ -93,9 +98,7 @@ class ServerNode(LifecycleNode):
         self._diagnostics = self.create_publisher(DiagnosticArray, qos.DIAGNOSTICS,
                                                   qos.DIAGNOSTICS_QOS)
         self.create_subscription(ServerStatus, status, self._on_own_status, qos.VOLATILE_QOS)
-        for service in self.services:
-            if service.srv_type is ChangeState:
-                service.callback = partial(self._on_change_state, service.callback)
+        refuse_invalid(self)
         # The heart beats also where simulated time stands still or jumps.
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._period = 1.0 / rate
@@ -120,39 +123,43 @@ class ServerNode(LifecycleNode):
         self.create_timer(self._lease.period, self._on_lease_timer, clock=self._steady)
         self.create_timer(self._period, self._on_status_timer, clock=self._steady)
         self.create_timer(1.0, self._on_diagnostics_timer, clock=self._steady)
+        self.create_timer(GAP / 2, self._check, clock=self._steady)
         self._publish_status()
         if self._autostart and self.trigger_configure() == SUCCESS:
             self.trigger_activate()
 
+    @said('configure')
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Load the models, make the engine ready, and measure capacities that are not known."""
+        self._fault = ''
         self._enter(ServerStatus.CONFIGURING)
         # torch takes seconds to load; until then the node can be seen, as configuring.
         from robion_ros.engine.device import free_memory
         from robion_ros.nodes.serving import Serving
-        self._fault = ''
         try:
             self._serving = Serving(self, self._factory, self._name, self._memories, self._lease,
-                                    self._beside)
+                                    self._hang_time, self._beside)
         except InterruptedError as error:
             self.get_logger().info(str(error))
         except (Exception, SystemExit) as error:  # Of a model: the node stays unconfigured.
-            self._fault = f'cannot configure: {type(error).__name__}: {error}'
-            self.get_logger().error(self._fault)
+            self.complain(f'cannot configure: {type(error).__name__}: {error}')
         if not self._serving:
             free_memory()  # What was loaded until then.
         self._enter(ServerStatus.INACTIVE if self._serving else ServerStatus.UNCONFIGURED)
         return SUCCESS if self._serving else FAILURE
 
+    @said('activate')
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Serve the robots that the manager assigns from now on."""
+        result = super().on_activate(state)
         if self._serving:
             self._serving.engine.resume()
         if self._heart:
             self._heart.touch()
         self._enter(ServerStatus.ACTIVE)
-        return super().on_activate(state)
+        return result
 
+    @said('deactivate')
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Let the robots go and answer what they had asked."""
         self._enter(ServerStatus.INACTIVE)  # Before it drains: nobody need wait for that.
@@ -161,19 +168,14 @@ class ServerNode(LifecycleNode):
         self._publish_status()
         return super().on_deactivate(state)
 
+    @said('clean up')
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Free the models and the engine."""
         self._enter(ServerStatus.UNCONFIGURED)  # Before it frees: nobody need wait for that.
         self._free()
-        return SUCCESS
+        return FAILURE if self._broken else SUCCESS
 
-    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Free everything, from whatever state."""
-        return self.on_cleanup(state)
-
-    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Go back to unconfigured."""
-        return self.on_cleanup(state)
+    on_shutdown = on_error = on_cleanup  # From whatever state.
 
     def close(self) -> None:
         """Free what is held when the process ends."""
@@ -183,6 +185,24 @@ class ServerNode(LifecycleNode):
             self._heart.close()
         self._free()
 
+    def serves_robots(self) -> bool:
+        """Return whether robots are answered now."""
+        return self._serving is not None and bool(self._serving.roster.active)
+
+    def complain(self, fault: str) -> None:
+        """Log a fault, and show it until the node is configured again."""
+        self._fault = fault
+        self.get_logger().error(fault)
+
+    def _check(self) -> None:
+        """End this process where it can serve no more, and say why: a new one is started."""
+        assert self._heart and self._changes  # From the begin on.
+        if why := (self._broken or self._heart.fault or (
+                self._serving.watch.look(self._changes.busy) if self._serving else '')):
+            self.complain(f'{why}; the process must be restarted')
+            self._on_diagnostics_timer()
+            raise RuntimeError(self._fault)
+
     def _free(self) -> None:
         """Let go of all that was configured."""
         if self._serving:
@@ -190,18 +210,13 @@ class ServerNode(LifecycleNode):
             if self._changes:
                 self._changes.abandon()
             from robion_ros.engine.device import free_memory
-            serving.close()
+            if not serving.close():
+                self._broken = 'the engine hangs, and keeps what it has on its device'
+                self.complain(self._broken)
+                self.exit_code = self.exit_code or 1
+                return
             del serving
             free_memory()
-
-    def _on_change_state(self, change: Callable[..., Any], request: ChangeState.Request,
-                         response: ChangeState.Response) -> ChangeState.Response:
-        try:
-            return change(request, response)
-        except RuntimeError as error:  # From rclpy of Jazzy: no such transition from this state.
-            self.get_logger().error(str(error))
-            response.success = False
-            return response
 
     def _on_assign(self, request: AssignRobots.Request,
                    response: AssignRobots.Response) -> AssignRobots.Response:
@@ -232,13 +247,13 @@ class ServerNode(LifecycleNode):
             self._publish_status()
 
     def _on_status_timer(self) -> None:
-        if self._serving and not self._serving.engine.alive:
-            raise RuntimeError('the engine has stopped by a fault; the process must be restarted')
         if self._changes:
             self._changes.settle()
         self._publish_status()
         if self._serving:
             self._serving.roster.tidy()
+        self._absences.forget(self._memories, lambda memory: memory.handover.last_request,
+                              self._serving.roster.robots if self._serving else ())
 
     def _on_diagnostics_timer(self) -> None:
         problems = {'': self._fault} if self._fault else {}
@@ -246,10 +261,7 @@ class ServerNode(LifecycleNode):
             problems[''] = 'time is 0: use_sim_time is set, but nobody publishes /clock'
             self.get_logger().warning(problems[''], throttle_duration_sec=SAY_AGAIN)
         if self._serving and self._state == ServerStatus.ACTIVE:
-            robots = self._serving.roster.robots
-            for name, (model, silent) in unheard(robots, monotonic()).items():
-                problems[name] = explain(self, name, silent, self._serving.configs[model])
-                robots[name].say('inputs', problems[name])
+            problems |= explain_silence(self, self._serving.roster.robots, self._serving.configs)
         self._diagnostics.publish(diagnostics(self._make_status(), problems))
 
     def _enter(self, state: int) -> None:
@@ -261,15 +273,15 @@ class ServerNode(LifecycleNode):
             self._status.publish(self._make_status())
 
     def _make_status(self) -> ServerStatus:
-        header = Header(stamp=self.get_clock().now().to_msg())
         device = self._factory.servers[self._name].device
         serving, held = self._serving, self._state != ServerStatus.UNCONFIGURED
         return server_status(
-            header, self._name, self._incarnation,
+            Header(stamp=self.get_clock().now().to_msg()), self._name, self._incarnation,
             serving.roster.term if serving else self._lease.term, self._state, device,
             serving.capacities if serving and held else {},
             serving.roster.robots if serving else {},
-            serving.engine.stats() if serving else EngineStats())
+            serving.engine.stats() if serving else EngineStats(),
+            self._factory.manager.server_timeout)
 
 
 def main(args: list[str] | None = None) -> int:
@@ -280,7 +292,8 @@ def main(args: list[str] | None = None) -> int:
     # Before torch is loaded: preprocessing works on small tensors, in threads beside the engine
     # and perhaps other servers; OpenMP's default of a thread per core makes it many times slower.
     os.environ.setdefault('OMP_NUM_THREADS', '1')
-    return run(ServerNode, one_thread, __doc__ or '', PARAMETERS, args)
+    return run(ServerNode, lambda node: one_thread(node.serves_robots), __doc__ or '',
+               PARAMETERS, args)
 
 
 if __name__ == '__main__':

@@ -27,6 +27,7 @@ from robion_ros.models.memory import weight_bytes
 from robion_ros.models.protocol import ModelSpec
 from robion_ros.nodes.bridge import find_cv_bridge
 from robion_ros.nodes.convert import chunk_message, stamp_ns, trajectory_message
+from robion_ros.nodes.engine_watch import EngineWatch
 from robion_ros.nodes.formation import Draft
 from robion_ros.nodes.images import to_rgb
 from robion_ros.nodes.intake import Intake
@@ -56,8 +57,13 @@ class Serving:
     """What exists from configure to cleanup: loaded models, the engine and three threads."""
 
     def __init__(self, node: Node, factory: FactoryConfig, name: str,
-                 memories: dict[str, Memory], lease: Lease, beside: Iterable[str] = ()) -> None:
-        """Load the models of a server; beside are those with the same device on this machine."""
+                 memories: dict[str, Memory], lease: Lease, hang_time: float,
+                 beside: Iterable[str] = ()) -> None:
+        """
+        Load the models of a server; beside are those with the same device on this machine.
+
+        hang_time is that of EngineWatch.
+        """
         self._node = node
         self._lease = lease
         node.get_logger().info(find_cv_bridge()[1])  # Now, or the first image would wait for it.
@@ -79,6 +85,7 @@ class Serving:
         except BaseException:
             self.thread.shutdown()
             raise
+        self.watch = EngineWatch(self.engine, hang_time)
         node.get_logger().info(f'engine ready in {monotonic() - start:.1f} s')
         self._specs = {model: loaded.spec for model, loaded in found.models.items()}
         self._capacities = dict(found.capacities)
@@ -104,14 +111,22 @@ class Serving:
         self._outbox.put(published.set)
         return published.wait(max(0.1, deadline - monotonic())) and done
 
-    def close(self) -> None:
-        """Free the engine and end the workers; every accepted request ends before."""
+    def close(self) -> bool:
+        """
+        Free the engine and end the workers; every accepted request ends before.
+
+        Return False if the engine hangs: then what it has on its device stays.
+        """
         self._closing = True
         self._intake.close()
-        self.engine.stop()
-        self.thread.shutdown()
-        self._outbox.close()
-        self.roster.close()
+        ended = False
+        try:
+            ended = self.engine.stop(self.watch.left)
+        finally:  # Also where the device cannot free anything.
+            self.thread.shutdown(wait=ended)
+            self._outbox.close()
+            self.roster.close()
+        return ended
 
     @property
     def capacities(self) -> dict[str, int]:
@@ -220,7 +235,7 @@ class Serving:
                           draft.arrived)
         self.conclude(Dropped(request, reason, detail))
 
-    def _complain(self, error: Exception) -> None:
+    def _complain(self, error: BaseException) -> None:
         self._node.get_logger().error(describe(error))
 
     def _deliver(self, outcome: Outcome) -> None:

@@ -7,11 +7,13 @@ Knows no node in particular.
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+import faulthandler
 import os
 import signal
 import sys
 from threading import Thread
 import traceback
+from typing import TypeVar
 
 import rclpy
 from rclpy.exceptions import NameValidationException, ParameterException
@@ -22,6 +24,11 @@ from robion_ros.nodes.parameters import describe, Parameter
 from robion_ros.nodes.program import Program
 from robion_ros.nodes.spinner import Spinner
 from robion_ros.shared_memory import sweep
+
+END_TIME = 10.0
+"""So long, s, may what a fault has left behind keep a process from its end."""
+
+ProgramT = TypeVar('ProgramT', bound=Program)
 
 
 class Flag:
@@ -64,7 +71,7 @@ STOPPED = Flag()
 """Set when the process shall end; a long callback may look at it."""
 
 
-def run(make: Callable[[], Program], make_spinner: Callable[[], Spinner], doc: str,
+def run(make: Callable[[], ProgramT], make_spinner: Callable[[ProgramT], Spinner], doc: str,
         table: Sequence[Parameter], args: Sequence[str] | None = None) -> int:
     """
     Run a node until SIGINT, SIGTERM or a shutdown; return the process' exit code.
@@ -88,18 +95,21 @@ def run(make: Callable[[], Program], make_spinner: Callable[[], Spinner], doc: s
         node = make()
     except (ValueError, ParameterException, NameValidationException) as error:
         return _refuse(words[0], error)
-    spinner = make_spinner()
+    spinner = make_spinner(node)
     spinner.add_node(node)
     faults: list[BaseException] = []
     thread = Thread(target=_spin, args=(spinner, faults), name='executor')
     thread.start()
     STOPPED.wait()  # In the main thread, where signals are handled without delay.
+    if faults:  # A device that hangs may hold up whoever asks it anything.
+        faulthandler.dump_traceback_later(END_TIME, exit=True, file=2)
     spinner.stop()
     thread.join()
     spinner.shutdown()
     node.close()
     node.destroy_node()
     rclpy.try_shutdown()
+    faulthandler.cancel_dump_traceback_later()
     return 1 if faults else node.exit_code
 
 

@@ -5,6 +5,7 @@ What runs a node's callbacks: rclpy's executors, each with its own way to spin a
 Knows no node, and neither signals nor the end of a process.
 """
 
+from collections.abc import Callable
 from time import monotonic
 
 from rclpy.clock import Clock, ClockType
@@ -67,8 +68,10 @@ class EventsSpinner(Spinner):
     is destroyed while spinning may take the process down.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, hurries: Callable[[], bool] = lambda: True) -> None:
+        """Take what says whether it matters that callbacks are behind, and has to be said."""
         super().__init__(EventsExecutor())
+        self._hurries = hurries
         self._nodes: list[Node] = []
         self._turn: Future[None] = Future()
         self._beaten = monotonic()
@@ -104,9 +107,10 @@ class EventsSpinner(Spinner):
         now = monotonic()
         lag, self._beaten = now - self._beaten - BEAT, now
         if lag > MOST_LAG and not self._turn.done():
-            self._nodes[0].get_logger().info(
-                f'callbacks were {lag:.1f} s behind; messages that newer ones have replaced are '
-                'skipped', throttle_duration_sec=5.0)
+            if self._hurries():
+                self._nodes[0].get_logger().info(
+                    f'callbacks were {lag:.1f} s behind; messages that newer ones have replaced '
+                    'are skipped', throttle_duration_sec=5.0)
             self._turn.set_result(None)
 
     def _catch_up(self) -> None:
@@ -151,6 +155,10 @@ def run_ready(executor: Executor) -> None:
         raise error
 
 
-def one_thread() -> Spinner:
-    """Return what runs callbacks one after another at the least cost that this ROS offers."""
-    return EventsSpinner() if EventsExecutor else Spinner(SingleThreadedExecutor())
+def one_thread(hurries: Callable[[], bool] = lambda: True) -> Spinner:
+    """
+    Return what runs callbacks one after another at the least cost that this ROS offers.
+
+    hurries is that of EventsSpinner.
+    """
+    return EventsSpinner(hurries) if EventsExecutor else Spinner(SingleThreadedExecutor())

@@ -34,11 +34,11 @@ def robot_status(robot: ServedRobot) -> RobotStatus:
 
 def server_status(header: Header, server: str, incarnation: int, term: int, state: int,
                   device: str, capacities: Mapping[str, int], robots: Mapping[str, ServedRobot],
-                  stats: EngineStats) -> ServerStatus:
+                  stats: EngineStats, server_timeout: float) -> ServerStatus:
     """Describe a server, the models that it has loaded, and its robots."""
     return ServerStatus(
         header=header, server=server, incarnation=incarnation, term=term, state=state,
-        device=device,
+        device=device, server_timeout=to_duration(server_timeout),
         models=list(capacities), capacities=list(capacities.values()), epoch=stats.epoch,
         robots=[robot_status(robot) for robot in robots.values()], waiting=stats.waiting,
         locksteps=stats.locksteps, lockstep_time=to_duration(stats.lockstep_time))

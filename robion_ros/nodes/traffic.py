@@ -175,7 +175,7 @@ class TrafficNode(Node):
 
 def main(args: list[str] | None = None) -> int:
     """Run a traffic node."""
-    return run(TrafficNode, one_thread, __doc__ or '', PARAMETERS, args)
+    return run(TrafficNode, lambda _: one_thread(), __doc__ or '', PARAMETERS, args)
 
 
 if __name__ == '__main__':

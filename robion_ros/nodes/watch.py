@@ -50,11 +50,16 @@ class Watch:
         if names:
             self._retry_at = -inf
 
-    def doubt(self, alive: Mapping[str, ServerStatus]) -> str:
-        """Return why it is not sure who is there, '' if it is; call before every plan."""
+    def doubt(self, alive: Mapping[str, ServerStatus], longest: float = 0.0) -> str:
+        """
+        Return why it is not sure who is there, '' if it is; call before every plan.
+
+        longest is the longest silence, s, after which a server is taken as dead, if there is one
+        for which that is not the server_timeout.
+        """
         now = monotonic()
         if now - self._looked > self._server_timeout / 2:
-            self._patient_until = now + self._server_timeout / 2
+            self._patient_until = now + max(self._server_timeout, longest) / 2
         self._looked = now
         if now < self._patient_until:
             return 'the manager was held up and listens who is there; ask again in a second'

@@ -15,7 +15,7 @@ Job = Callable[[], None]
 class Worker:
     """Runs jobs in the order they were put, each to its end."""
 
-    def __init__(self, name: str, on_error: Callable[[Exception], None]) -> None:
+    def __init__(self, name: str, on_error: Callable[[BaseException], None]) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._on_error = on_error
         self._thread = Thread(target=self._run, name=name, daemon=True)
@@ -34,5 +34,5 @@ class Worker:
         while (job := self._jobs.get()) is not None:
             try:
                 job()
-            except Exception as error:  # One bad job must not end the jobs of others.
+            except BaseException as error:  # One bad job must not end the jobs of others.
                 self._on_error(error)

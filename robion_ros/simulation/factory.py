@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 
+from robion_ros import words
 from robion_ros.bench.network import travel, Trip
 from robion_ros.bench.records import Record
 from robion_ros.simulation.agenda import Agenda
@@ -84,7 +85,7 @@ class Factory:
 
     def _change(self, models: Models, now: float) -> None:
         self._models = models
-        self._manager.change(models, f'{len(models)} robots')
+        self._manager.change(models, words.count(len(models), 'robot'))
         self._look()
 
     def _kill(self, kill: Kill, now: float) -> None:

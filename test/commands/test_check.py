@@ -113,7 +113,9 @@ def test_what_is_proposed_is_shown_beside_what_is_missing(
 
 
 @pytest.mark.parametrize(('words', 'problem'), [
-    (['/nowhere'], 'checkpoint /nowhere is not a folder'),
+    (['/nowhere'], 'checkpoint /nowhere does not exist; give the folder that holds config.json, '
+     'or owner/name for a model of the Hugging Face hub'),
+    ([__file__], 'test_check.py is not a folder; give the folder that holds'),
     (['.'], 'has no config.json; it has'),
 ])
 def test_what_is_no_checkpoint_is_said(words: list[str], problem: str, tmp_path: Path,

@@ -109,7 +109,7 @@ FILES = {
                          'has no config.json; it has model.safetensors'),
     'no weights': (lambda folder: (folder / 'model.safetensors').unlink(),
                    'has no model.safetensors; it has config.json'),
-    'no folder': (shutil.rmtree, 'checkpoint is not a folder'),
+    'no folder': (shutil.rmtree, 'checkpoint does not exist; give the folder that holds'),
     'empty weights': (write('model.safetensors', b''), 'model.safetensors is damaged'),
     'noise for weights': (write('model.safetensors', b'\xff' * 100), 'is damaged'),
     'cut weights': (lambda folder: write('model.safetensors', (

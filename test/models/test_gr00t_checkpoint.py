@@ -104,7 +104,7 @@ DAMAGES = {
     'a kind too many': (config(embodiment_id=32), 'embodiment_id: 32, .* at most 31'),
     'a short prompt': (config(tokenizer_max_length=2), 'tokenizer_max_length is 2, must be'),
     'another architecture': (config(model_type='gr00t_n1_7'), "model_type 'gr00t_n1_7' is of no"),
-    'no folder': (shutil.rmtree, 'is not a folder'),
+    'no folder': (shutil.rmtree, 'does not exist'),
     'a pickle': (lambda folder: (folder / 'model.safetensors').rename(
         folder / 'pytorch_model.bin'), 'has no model.safetensors; it has .*pytorch_model.bin'),
 }

@@ -70,7 +70,7 @@ DAMAGES = {
                    'a state has 40 and an action 7 values, the weights take at most 32'),
     'text for a number': (config(chunk_size='six'), "chunk_size is 'six', must be of type int"),
     'another architecture': (config(type='pi05'), 'is a pi05, the factory file says .*: pi0'),
-    'no folder': (shutil.rmtree, 'is not a folder'),
+    'no folder': (shutil.rmtree, 'does not exist'),
     'a pickle': (lambda folder: (folder / 'model.safetensors').rename(
         folder / 'pytorch_model.bin'), 'has no model.safetensors; it has .*pytorch_model.bin'),
 }

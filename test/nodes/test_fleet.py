@@ -14,7 +14,9 @@ from std_msgs.msg import UInt64
 from robion_ros.config import MAX_CAPACITY
 from robion_ros.manager.handover import Place
 from robion_ros.msg import RobotStatus, ServerStatus
+from robion_ros.nodes import absences
 from robion_ros.nodes import fleet as module
+from robion_ros.nodes.convert import to_duration
 from robion_ros.nodes.fleet import ATTEMPTS, capacities, Fleet, places
 from robion_ros.srv import AssignRobots
 
@@ -199,3 +201,60 @@ def test_capacities_are_those_that_servers_say_within_limits() -> None:
     said = {'s': ServerStatus(models=['a', 'b'], capacities=[4, 2**32 - 1]),
             't': ServerStatus(models=['a', 'b'], capacities=[0]), 'u': ServerStatus(models=['a'])}
     assert capacities(said) == {('s', 'a'): 4, ('s', 'b'): MAX_CAPACITY, ('t', 'a'): 0}
+
+
+def test_a_server_that_goes_by_a_longer_timeout_is_waited_for_and_named(
+        fleet: Fleet, at: Clock, capfd: pytest.CaptureFixture[str]) -> None:
+    at(10.0)
+    fleet._on_status('s', ServerStatus(state=ACTIVE, server_timeout=to_duration(1.0)))
+    assert (fleet.disagreement(), fleet.timeout) == ('', 1.0)
+    fleet._on_status('s', ServerStatus(state=ACTIVE, server_timeout=to_duration(2.5)))
+    fleet._on_status('t', ServerStatus(state=ACTIVE, server_timeout=to_duration(0.4)))
+    assert fleet.timeout == 2.5
+    for _ in range(3):
+        said = fleet.disagreement()
+    assert 's has manager.server_timeout 2.5 s, this manager 1 s' in said
+    assert 't has manager.server_timeout 0.4 s, this manager 1 s' in said
+    assert capfd.readouterr().err.count('s has manager.server_timeout') == 1, 'it is said once'
+    at(12.4)
+    assert set(fleet.alive()) == {'s'}
+    assert 't has' not in fleet.disagreement()
+    at(12.6)
+    assert not fleet.alive()
+
+
+def test_robots_that_are_gone_for_long_are_forgotten_and_their_numbers_still_grow(
+        fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(absences, 'monotonic', lambda: now)
+    monkeypatch.setattr(absences, 'time_ns', lambda: int(1e9 * (1_700_000_000 + now)))
+
+    def first() -> int:
+        """Return the number that the requests of a robot that nobody knows begin with."""
+        return int(1e3 * (1_700_000_000 + now))
+    last = dict.fromkeys(['stays', 'gone', 'ahead'], first())
+    last['ahead'] += int(1e10)  # Whatever clock that was counted by.
+    fleet._on_status('s', ServerStatus(robots=[
+        robot(name, last_request=number) for name, number in last.items()]))
+    fleet.forget({'stays', 'gone', 'ahead'})
+    for now in range(0, 2 * int(absences.FORGET_TIME), 300):
+        fleet.forget({'stays', 'gone'} if now < 600 else {'stays'})
+        for name, number in last.items():
+            known = fleet.robots().get(name)
+            assert (known.last_request if known else first()) >= number
+        assert ('gone' in fleet.robots()) == (now <= 600 + absences.FORGET_TIME), now
+    assert set(fleet.robots()) == {'stays', 'ahead'}
+
+
+def test_names_that_come_and_go_do_not_add_up(fleet: Fleet,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(absences, 'monotonic', lambda: now)
+    monkeypatch.setattr(absences, 'time_ns', lambda: int(1e9 * (1_700_000_000 + now)))
+    most = 0
+    for number in range(1000):
+        now = 0.5 * absences.FORGET_TIME * number
+        fleet._on_status('s', ServerStatus(robots=[robot(f'r{number}', last_request=5)]))
+        fleet.forget({f'r{number}'})
+        most = max(most, len(fleet.robots()))
+    assert most <= 4

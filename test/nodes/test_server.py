@@ -186,10 +186,10 @@ def test_configure_that_fails_leaves_it_unconfigured_and_says_why(
     write_factory('tiny', ('prompt: pick', 'prompt: pick\n    checkpoint: nowhere'))
     world.server()
     assert world.state() == 'unconfigured'
-    assert 'nowhere is not a folder' in capfd.readouterr().err
+    assert 'nowhere does not exist' in capfd.readouterr().err
     name = 'robion: server_0'
     world.until(lambda: name in world.diagnostics)
-    assert 'nowhere is not a folder' in world.diagnostics[name].message
+    assert 'nowhere does not exist' in world.diagnostics[name].message
     assert not world.change('configure')
     assert world.assign(1, 'r').error_code == CODES.NOT_ACTIVE
     assert world.state() == 'unconfigured'

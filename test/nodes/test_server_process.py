@@ -79,16 +79,57 @@ def test_the_same_server_launched_twice_ends_the_second(launch: Launch, world: A
     world.until(lambda: arm.chunks)
 
 
-def test_an_engine_that_stops_ends_the_process_with_1(own_domain: None,
-                                                      write_factory: Any) -> None:
-    script = ('import sys\nfrom robion_ros.engine.engine import Engine\n'
-              'Engine._run = lambda self: None\n'
-              'from robion_ros.nodes.server import main\nsys.exit(main(sys.argv))')
-    result = subprocess.run(
+ENDS = 'from robion_ros.engine.engine import Engine\nEngine._run = lambda self: None'
+HANGS = """
+from threading import Event
+from robion_ros.engine.device import CpuStage
+from robion_ros.engine.engine import Engine
+def hang(engine):
+    engine.pace.go_on()
+    CpuStage('hanging').launch(Event().wait).wait()
+Engine._run = hang
+"""
+CANNOT_BEAT = 'from robion_ros.nodes.lease import Lease\nLease.beat = lambda lease: 1 // 0'
+
+
+@pytest.mark.parametrize(('patch', 'hang_time', 'said', 'signals'), [
+    (ENDS, 0.0, 'the engine has stopped by a fault', []),
+    (HANGS, 1.0, 'the engine hangs, and its device with it', []),
+    (HANGS, 3.0, 'the engine hangs, and keeps what it has', [signal.SIGINT]),
+    (CANNOT_BEAT, 0.0, 'the heart has stopped by a fault: ZeroDivisionError', []),
+], ids=['engine ends', 'engine hangs', 'engine hangs at the end', 'heart stops'])
+def test_a_process_that_can_serve_no_more_says_why_and_ends_with_1(
+        own_domain: None, write_factory: Any, patch: str, hang_time: float, said: str,
+        signals: list[signal.Signals]) -> None:
+    script = (f'{patch}\nimport sys\nfrom robion_ros.nodes.__main__ import main\n'
+              "sys.exit(main('server'))")
+    process = subprocess.Popen(
         [sys.executable, '-P', '-c', script, '--ros-args', '-r', '__node:=server_0', '-p',
-         f'config:={write_factory("tiny")}'], stderr=subprocess.PIPE, text=True, timeout=30)
-    assert result.returncode == 1, result.stderr
-    assert 'the engine has stopped by a fault' in result.stderr
+         f'config:={write_factory("tiny")}', '-p', f'hang_time:={hang_time}'],
+        stderr=subprocess.PIPE, text=True)
+    try:
+        if signals:
+            read_until(process, 'engine ready')
+        for number in signals:
+            process.send_signal(number)
+        _, rest = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 1, rest
+    assert said in rest
+    assert 'Timeout' not in rest, 'nothing held it up'
+
+
+def test_the_seconds_in_which_it_starts_are_no_alarm(launch: Launch, world: Any) -> None:
+    process = launch()
+    name = 'robion: server_0'
+    world.until(lambda: name in world.diagnostics
+                and world.diagnostics[name].message == 'serving')
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert 'engine ready' in err
+    assert 'callbacks were' not in err
 
 
 @pytest.mark.parametrize(('word', 'message'), [

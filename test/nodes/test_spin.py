@@ -4,6 +4,7 @@
 from collections.abc import Callable, Iterator
 import os
 import signal
+import subprocess
 import sys
 from threading import Thread, Timer
 from types import FrameType
@@ -49,7 +50,8 @@ def handlers() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-@pytest.fixture(params=[one_thread, lambda: Spinner(SingleThreadedExecutor())],
+@pytest.fixture(params=[lambda _: one_thread(),
+                        lambda _: Spinner(SingleThreadedExecutor())],
                 ids=['own', 'single'])
 def run(own_domain: None, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
         ) -> Callable[..., tuple[int, list[str]]]:
@@ -121,14 +123,14 @@ def test_a_wrong_configuration_ends_it_with_2(own_domain: None,
                                               capsys: pytest.CaptureFixture[str]) -> None:
     def make() -> Any:
         raise ValueError('models: is empty')
-    assert spin.run(make, one_thread, '', TABLE, ['program']) == 2
+    assert spin.run(make, lambda _: one_thread(), '', TABLE, ['program']) == 2
     assert capsys.readouterr().err == 'program: models: is empty\n'
     assert not rclpy.ok()
 
 
 @pytest.mark.parametrize('word', ['-h', '--help'])
 def test_help(capsys: pytest.CaptureFixture[str], word: str) -> None:
-    assert spin.run(wrong, one_thread, 'A node.', TABLE, ['program', word]) == 0
+    assert spin.run(wrong, lambda _: one_thread(), 'A node.', TABLE, ['program', word]) == 0
     out = capsys.readouterr().out
     assert 'A node.' in out
     assert 'rate  how often, Hz (default: 5.0)' in out
@@ -163,3 +165,30 @@ def test_the_flag_wakes_who_waits() -> None:
     Timer(0.05, flag.set).start()
     flag.wait()
     assert flag.is_set()
+
+
+def test_a_close_that_hangs_after_a_fault_does_not_keep_the_process(own_domain: None) -> None:
+    script = """
+import sys
+from threading import Event
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from robion_ros.nodes import spin
+from robion_ros.nodes.spinner import Spinner
+class Stuck(Node):
+    exit_code = 0
+    def close(self):
+        Event().wait()
+def make():
+    node = Stuck('stuck')
+    node.create_timer(0.01, lambda: 1 // 0)
+    return node
+spin.END_TIME = 1.0
+sys.exit(spin.run(make, lambda _: Spinner(SingleThreadedExecutor()), '', (), ['program']))
+"""
+    result = subprocess.run([sys.executable, '-P', '-c', script], capture_output=True, text=True,
+                            timeout=60)
+    assert result.returncode == 1, result.stderr
+    assert 'ZeroDivisionError' in result.stderr
+    assert 'in close' in result.stderr, 'it says where'

@@ -205,3 +205,21 @@ def test_nothing_is_lost_while_it_catches_up(node: Node) -> None:
             sleep(0.01)
         until(lambda: len(heard) >= 300 or raised)
     assert heard == list(range(300))
+
+
+@has_events
+@pytest.mark.parametrize('hurries', [True, False])
+def test_that_it_was_behind_is_said_where_it_matters(
+        node: Node, capfd: pytest.CaptureFixture[str], hurries: bool) -> None:
+    spinner = one_thread(lambda: hurries)
+    spinner.add_node(node)
+    held: list[float] = []
+
+    def hold() -> None:
+        if not held:
+            sleep(0.5)
+        held.append(monotonic())
+    node.create_timer(0.05, hold)
+    with spinning(spinner):
+        until(lambda: len(held) > 20)
+    assert ('callbacks were' in capfd.readouterr().err) == hurries

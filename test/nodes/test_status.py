@@ -16,7 +16,7 @@ pytestmark = pytest.mark.ros
 
 def status(*robots: RobotStatus, state: int = ServerStatus.ACTIVE) -> ServerStatus:
     made = server_status(Header(), 'server_0', 7, 8, state, 'cpu', {'arm': 4, 'crane': 0}, {},
-                         EngineStats(3, 40, 1.25, 9))
+                         EngineStats(3, 40, 1.25, 9), 0.4)
     made.robots = list(robots)
     return made
 
@@ -30,6 +30,7 @@ def test_server() -> None:
     assert (made.server, made.incarnation, made.term, made.device) == ('server_0', 7, 8, 'cpu')
     assert list(made.models) == ['arm', 'crane'] and list(made.capacities) == [4, 0]
     assert (made.epoch, made.waiting, made.locksteps) == (9, 3, 40)
+    assert (made.server_timeout.sec, made.server_timeout.nanosec) == (0, 400_000_000)
     assert (made.lockstep_time.sec, made.lockstep_time.nanosec) == (1, 250_000_000)
     entry, = diagnostics(made, {}).status
     assert (entry.name, entry.hardware_id) == ('robion: server_0', 'server_0')

@@ -115,3 +115,15 @@ def test_manager_that_was_held_up_listens_before_it_plans(watch, at) -> None:
     at(9.0)
     watch.rest()
     assert not watch.doubt(ONE)
+
+
+def test_after_a_hold_up_it_listens_as_long_as_the_most_patient_server_needs(watch, at) -> None:
+    watch.planned(BOTH, {'s', 't'}, again=False)
+    assert not watch.doubt(BOTH, longest=6.0)
+    at(5.0)
+    assert 'was held up' in watch.doubt(BOTH, longest=6.0)
+    for now in (5.4, 5.8, 6.2, 6.6, 7.0, 7.4, 7.8):
+        at(now)
+        assert watch.doubt(BOTH, longest=6.0)
+    at(8.0)
+    assert not watch.doubt(BOTH, longest=6.0)

@@ -2,6 +2,7 @@
 """Threads that do one thing after another."""
 
 from collections.abc import Callable
+import sys
 from threading import Event, get_ident
 
 import numpy as np
@@ -26,15 +27,16 @@ def test_jobs_run_in_order_in_one_other_thread_and_to_the_end_on_close() -> None
 
 
 def test_a_job_that_raises_is_told_and_ends_no_other() -> None:
-    errors: list[Exception] = []
+    errors: list[BaseException] = []
     done: list[str] = []
     worker = Worker('w', errors.append)
     worker.put(lambda: done.append('before'))
     worker.put(lambda: 1 // 0)  # type: ignore[arg-type, return-value]
+    worker.put(sys.exit)
     worker.put(lambda: done.append('after'))
     worker.close()
     assert done == ['before', 'after']
-    assert [type(error) for error in errors] == [ZeroDivisionError]
+    assert [type(error) for error in errors] == [ZeroDivisionError, SystemExit]
 
 
 class Line:

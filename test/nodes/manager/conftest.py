@@ -15,6 +15,7 @@ from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
 
+from robion_ros.factory_file import load
 from robion_ros.msg import (
     Assignment,
     Population,
@@ -23,6 +24,7 @@ from robion_ros.msg import (
     ServerStatus,
 )
 from robion_ros.nodes import qos
+from robion_ros.nodes.convert import to_duration
 from robion_ros.nodes.manager import ManagerNode
 from robion_ros.srv import AssignRobots, Rebalance
 
@@ -59,6 +61,7 @@ class FakeServer(Node):
         self.capacities: list[int] = []
         self.ready = True
         self.mute = False
+        self.server_timeout = load(floor.config).manager.server_timeout
         self.refusal = ''
         self.hold: Event | None = None
         self.epoch = 0
@@ -90,6 +93,7 @@ class FakeServer(Node):
             if not self.mute:
                 self.status.publish(ServerStatus(
                     server=self.get_name(), incarnation=self.incarnation, state=self.state,
+                    server_timeout=to_duration(self.server_timeout),
                     models=self.models, capacities=self.capacities, epoch=self.epoch,
                     robots=list(self.robots.values())))
 

@@ -54,6 +54,17 @@ def test_nothing_is_assigned_until_servers_are_settled(floor) -> None:
     assert not any(item.standby for item in first.calls[0].robots + late.calls[0].robots)
 
 
+def test_server_with_another_server_timeout_is_named_until_it_has_ours(floor) -> None:
+    other = floor.add('server_0', server_timeout=3.0)
+    floor.add('server_1')
+    floor.manage()
+    floor.until(lambda: floor.settled(5))
+    floor.until(lambda: floor.complaint.startswith(
+        '1 server_0 has manager.server_timeout 3 s, this manager 1.5 s'))
+    other.server_timeout = 1.5
+    floor.until(lambda: floor.complaint == GOOD)
+
+
 def test_server_that_is_not_active_gets_no_robots_until_it_is(floor) -> None:
     floor.add('server_0')
     idle = floor.add('server_1', state=ServerStatus.UNCONFIGURED, models=[])

@@ -6,6 +6,7 @@ from threading import Event
 import pytest
 
 from robion_ros.msg import Population, RobotStatus
+from robion_ros.words import count
 
 GOOD = '0 every robot is assigned'
 FACTORY = """
@@ -63,7 +64,7 @@ def test_populations(served, population, robots, moved, others) -> None:
     assert (answer.error_code, answer.moved, answer.objective) == (answer.NONE, moved, 0)
     assert answer.optimal
     assert answer.solve_ms > 0 and answer.apply_ms > 0
-    assert answer.message == f'{moved} of {len(robots)} robots moved{others}'
+    assert answer.message == f'{moved} of {count(len(robots), "robot")} moved{others}'
 
 
 def test_dry_run_changes_nothing(served) -> None:
