@@ -44,6 +44,9 @@ def make_folder(path: str) -> None:
 
 def draw(found: Found, folder: Path, stem: str) -> list[Path]:
     """Draw every picture that a result has data for; return the files."""
+    if found['kind'] not in PICTURES:
+        raise BenchError(f'there are no pictures of {found["kind"]!r}, only of '
+                         f'{", ".join(PICTURES)}')
     pyplot = find_pyplot()
     if not found['rows']:
         raise BenchError('there is nothing to draw: no row was measured')

@@ -108,6 +108,8 @@ def measure_locksteps(arguments: argparse.Namespace, results: Results) -> None:
 
 def measure_traffic(arguments: argparse.Namespace, results: Results) -> None:
     """Serve simulated robots."""
+    if arguments.times and getattr(arguments, 'ros', None):
+        raise BenchError('--times simulates what --ros runs: give one of them')
     models = name_models(arguments.models if arguments.kind == 'colocate'
                          else [arguments.model])
     slos = find_slos(models, dict(arguments.slo))
@@ -165,14 +167,12 @@ def compare_simulated(arguments: argparse.Namespace, results: Results,
                       configs: Mapping[str, ModelConfig], slos: Mapping[str, float]
                       ) -> Sequence[Way]:
     """Return servers on virtual time as ways of serving; their stages take what a file says."""
-    if getattr(arguments, 'ros', None):
-        raise BenchError('--times simulates what --ros runs: give one of them')
     times = complete(load_times(arguments.times), {
         name: config.architecture for name, config in configs.items()},
         batch_sizes(arguments.max_batch))
     describe(arguments, results, configs, (), slos)
     if times.derived:
-        say(f'not measured, derived: {", ".join(times.derived)}')
+        say(times.note())
 
     def serve(mode: Mode, policy: Policy) -> AbstractContextManager[Serving]:
         return open_simulated(ServerConfig(

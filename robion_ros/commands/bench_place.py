@@ -41,16 +41,17 @@ def run(arguments: argparse.Namespace, say: Callable[[str], None]) -> int:
     traffic = Traffic(find_rate(factory), arguments.epochs, arguments.seconds, arguments.lead,
                       arguments.seed, arguments.target)
     results = Results('place', arguments.json)
-    machine = describe_machine(() if arguments.times else sorted(
-        {server.device for server in factory.servers.values()}))
-    say(format_machine(machine))
-    results.describe({**{key: value for key, value in vars(arguments).items()
-                         if key not in ('command', 'kind', 'json')},
-                      'capacities': {f'{server}/{model}': count
-                                     for (server, model), count in capacities.items()}}, machine)
     code = 0
     try:
         with open_servers(factory, arguments) as servers:
+            machine = describe_machine(() if arguments.times else sorted(
+                {server.device for server in factory.servers.values()}))
+            say(format_machine(machine))
+            results.describe({
+                **{key: value for key, value in vars(arguments).items()
+                   if key not in ('command', 'kind', 'json')},
+                'capacities': {f'{server}/{model}': count
+                               for (server, model), count in capacities.items()}}, machine)
             for draw in range(arguments.draws):
                 compare(factory, capacities, arguments, traffic, draw, servers, results, say)
     except KeyboardInterrupt:

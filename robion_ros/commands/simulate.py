@@ -96,7 +96,7 @@ def prepare(arguments: argparse.Namespace) -> tuple[str, Scenario]:
         {name for server in factory.servers.values() for name in server.models})}, sizes)
     say(f'stage times: {source}')
     if times.derived:
-        say(f'not measured, derived: {", ".join(times.derived)}')
+        say(times.note())
     return source, Scenario(
         factory, times, Traffic(epochs=1, seconds=arguments.seconds, lead=arguments.lead,
                                 seed=arguments.seed),
@@ -141,6 +141,8 @@ def show(found: Mapping[str, Any]) -> None:
     for table in (model_table, server_table, plan_table):
         print('\n'.join(format_table(*table(found))), end='\n\n')
     settings, whole = found['settings'], found['all']
+    if not whole['sent']:
+        say('nobody asked: the file names no robots; --population MODEL=N gives some')
     print(f'{words.count(settings["servers"], "server")}, '
           f'{words.count(whole["sent"], "request")} in {settings["seconds"]:g} s: '
           f'{whole["attainment"]:.2%} in time, {whole["sent"] - whole["answered"]} not answered, '

@@ -109,7 +109,7 @@ class CudaDevice:
             why = 'finds no GPU' if torch.version.cuda else (
                 'finds no GPU, as it was built without CUDA: install one that was built with it')
             raise ValueError(f"device {name!r} is not available here: torch {torch.__version__} "
-                             f"{why}; 'cpu' is")
+                             f"{why}; 'cpu' is available")
         self._device = torch.device('cuda', torch.device(name).index or 0)
         if self._device.index >= torch.cuda.device_count():
             raise ValueError(f'device {name!r} is not available here: there are '

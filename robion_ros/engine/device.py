@@ -244,4 +244,4 @@ def open_device(name: str) -> Device:
     if name.partition(':')[0] == 'cuda':
         from robion_ros.engine.cuda import CudaDevice  # It imports this module.
         return CudaDevice(name)
-    raise ValueError(f"device {name!r} is not available here; 'cpu' is")
+    raise ValueError(f"device {name!r} is not available here; 'cpu' is available")

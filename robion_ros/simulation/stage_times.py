@@ -14,6 +14,9 @@ from robion_ros.bench.settings import BenchError
 from robion_ros.engine.lockstep_times import Durations
 from robion_ros.engine.profile import Load, Pair
 
+SHOWN = 8
+"""So many times that were not measured are named."""
+
 
 class Together(NamedTuple):
     """How long the two stages of a lockstep take beside each other, s."""
@@ -48,6 +51,12 @@ class StageTimes:
         """What an engine on a GPU knows before its first lockstep: pairs, as in a profile."""
         return {pair: together.whole for pair, together in self.locksteps.items()}
 
+    def note(self) -> str:
+        """Return a line on what was not measured, with the first of it."""
+        more = len(self.derived) - SHOWN
+        return (f'not measured, derived: {", ".join(self.derived[:SHOWN])}'
+                + (f' and {more} more' if more > 0 else ''))
+
 
 def complete(times: StageTimes, models: Mapping[str, str], sizes: Iterable[int]) -> StageTimes:
     """
@@ -76,8 +85,8 @@ def complete(times: StageTimes, models: Mapping[str, str], sizes: Iterable[int])
             if value is None:
                 raise BenchError(f'how long the {stage} stage of {load.model} takes at batch '
                                  f'{load.batch} is not known; known are '
-                                 f'{", ".join(sorted(known)) or "no models"}: measure it, or '
-                                 'give a smaller max_batch')
+                                 f'{", ".join(sorted(known)) or "no models"}: add it to the '
+                                 'file of times, or take a smaller max_batch')
             if load not in measured:
                 derived.append(f'{stage} {load.batch} of {load.model} alone')
             found[load] = value

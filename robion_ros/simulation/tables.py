@@ -17,7 +17,8 @@ SPREAD = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 def model_table(found: Mapping[str, Any]) -> Table:
     """Return what robots got, by model."""
-    rows = [[name, row['robots_at_first'], row['sent'], f'{row["attainment"] * 100:.2f}',
+    rows = [[name, row['robots_at_first'], row['sent'],
+             f'{row["attainment"] * 100:.2f}' if row['sent'] else '-',
              show(row['latency_ms']['p50']), show(row['latency_ms']['p99']),
              row['sent'] - row['answered'], show(row['batch'], '{:.2f}')]
             for name, row in found['models'].items()]

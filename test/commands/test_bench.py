@@ -123,12 +123,13 @@ def test_ablation_and_plots_afterwards(tmp_path: Path, capsys) -> None:
      "mode 'split' cannot be measured"),
     (['plot', 'nowhere.json'], 'there is no such file'),
     (['capacity', '--times', 'nowhere.yaml'], 'nowhere.yaml'),
+    (['capacity', '--times', 'nowhere.yaml', '--ros', '4'], 'give one of them'),
     (['sweep', '--times', str(CONFIG / 'h200_times.yaml'), '--modes', 'stepwise'],
      'there are lockstep, monolithic on virtual time'),
     (['capacity', '--times', str(CONFIG / 'h200_times.yaml'), '--model', 'tiny', '--slo', '100'],
      'tiny'),
 ], ids=['no deadline', 'network', 'batch', 'device', 'no such GPU', 'split', 'no file',
-        'no times', 'not on virtual time', 'no times of the model'])
+        'no times', 'times and ROS', 'not on virtual time', 'no times of the model'])
 def test_what_cannot_be_measured_is_one_line(words: list[str], problem: str, capsys) -> None:
     assert main(['bench', *words]) == 2
     last = capsys.readouterr().err.splitlines()[-1]

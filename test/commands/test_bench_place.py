@@ -37,6 +37,8 @@ def test_simulated_servers_serve_every_draw_in_every_way(tmp_path: Path, capsys)
         assert (row['unanswered'] > 0) == (row['without'] > 0) == (row['way'] == 'one model each')
         assert sum(row['placed'].values()) + row['without'] == row['robots']
     assert 'draw 1: ' in err and 'no GPU' in err
+    assert main(['bench', 'plot', str(path), '--plots', str(tmp_path)]) == 2
+    assert "there are no pictures of 'place', only of capacity" in capsys.readouterr().err
 
 
 def test_servers_in_turn_on_one_device(tmp_path: Path, capsys) -> None:
@@ -51,7 +53,8 @@ def test_servers_in_turn_on_one_device(tmp_path: Path, capsys) -> None:
     ([*EIGHT, '--times', 'nowhere.yaml'], 'nowhere.yaml'),
     (['bench', 'place', 'nowhere.yaml'], 'nowhere.yaml'),
     ([*EIGHT, '--in-turn', 'gpu'], "is 'gpu', must be"),
-], ids=['no times', 'no file', 'no device'])
+    ([*EIGHT, '--in-turn', 'cuda:99'], "gpu_0: BenchError: device 'cuda:99' is not available"),
+], ids=['no times', 'no file', 'no device', 'no such GPU'])
 def test_what_cannot_be_measured_is_said(words: list[str], problem: str, capsys) -> None:
     assert main([*words, *SHORT]) == 2
     assert problem in capsys.readouterr().err

@@ -44,6 +44,14 @@ def test_what_does_not_fit_is_said(capsys) -> None:
     assert line.split()[3:5] == ['65', '10']
 
 
+def test_a_factory_without_robots_is_said(capsys) -> None:
+    assert main(['simulate', str(CONFIG / 'eight_models.yaml'), *TIMES, '--seconds', '1']) == 0
+    out, err = capsys.readouterr()
+    assert '--population MODEL=N' in err and '100.00 ' not in out
+    (line,) = [line for line in err.splitlines() if 'derived' in line]
+    assert line.endswith(' more') and line.count(',') < 10
+
+
 def test_a_picture_is_drawn(tmp_path: Path, capsys) -> None:
     pytest.importorskip('matplotlib').rcParams['svg.fonttype'] = 'none'
     path = tmp_path / 'fleet.json'
