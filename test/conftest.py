@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from robion_ros.commands.domain import free_domain
 from robion_ros.core import Observation
 from robion_ros.models import registry
 from robion_ros.models.protocol import ModelSpec, Tensors
@@ -22,12 +23,12 @@ from robion_ros.shared_memory import sweep
 
 TIMEOUT = 20.0
 DOMAINS = count(os.getpid())
-"""Each test has a domain of its own, so that nobody is heard who has just ended."""
+"""Each test has a domain of its own, so that nobody is heard who has just ended or runs beside."""
 
 
 def use_domain(patch: pytest.MonkeyPatch) -> None:
     """Let nodes made from now on, here and in child processes, meet nobody else."""
-    patch.setenv('ROS_DOMAIN_ID', str(1 + next(DOMAINS) % 100))
+    patch.setenv('ROS_DOMAIN_ID', str(free_domain(next(DOMAINS))))
     patch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
 
 

@@ -8,12 +8,11 @@ from what they say.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+import sys
 from time import monotonic, time_ns
 
 from diagnostic_msgs.msg import DiagnosticArray
-from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.clock import Clock, ClockType
-from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
 from std_msgs.msg import Header, UInt64
 
@@ -42,8 +41,9 @@ from robion_ros.nodes.described import knowing
 from robion_ros.nodes.diagnostics import manager_diagnostic
 from robion_ros.nodes.fleet import capacities, find_strays, Fleet, hosts, loaded, obeys, places
 from robion_ros.nodes.parameters import declare, Parameter
+from robion_ros.nodes.planning import Planning
 from robion_ros.nodes.spin import run, STOPPED
-from robion_ros.nodes.spinner import Spinner
+from robion_ros.nodes.spinner import one_thread
 from robion_ros.nodes.transition import Applied, Transition
 from robion_ros.nodes.watch import Watch
 from robion_ros.srv import Rebalance, RegisterRobot, UnregisterRobot
@@ -101,22 +101,19 @@ class ManagerNode(Node):
         self._announcement.publish(self._incarnation)
         self.create_subscription(UInt64, f'~/{qos.INCARNATION}', self._on_incarnation,
                                  qos.LATCHED_QOS)
-        # Planning waits for the solver and for servers' answers. It has a thread to itself: one
-        # plan at a time, while the other thread goes on receiving statuses and those answers.
-        planning = MutuallyExclusiveCallbackGroup()
-        for kind, name, answer in ((Rebalance, qos.REBALANCE, self._on_rebalance),
-                                   (RegisterRobot, qos.REGISTER, self._on_register),
-                                   (UnregisterRobot, qos.UNREGISTER, self._on_unregister)):
-            self.create_service(kind, f'~/{name}', answer, qos_profile=qos.SERVICE_QOS,
-                                callback_group=planning)
+        self._planning = Planning(self, self._look)
+        for kind, name, respond in ((Rebalance, qos.REBALANCE, self._on_rebalance),
+                                    (RegisterRobot, qos.REGISTER, self._on_register),
+                                    (UnregisterRobot, qos.UNREGISTER, self._on_unregister)):
+            self._planning.serve(kind, f'~/{name}', respond)
         # Servers are looked after also where simulated time stands still or jumps.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(float(values['period']), self._on_timer, callback_group=planning,
-                          clock=steady)
+        self.create_timer(float(values['period']), self._on_timer, clock=steady)
         self.create_timer(1.0, self._on_diagnostics_timer, clock=steady)
 
     def close(self) -> None:
-        """Nothing outlives the executor."""
+        """End the thread that plans."""
+        self._planning.close()
 
     def _on_incarnation(self, other: UInt64) -> None:
         """Leave the robots to a manager of this name that was there before."""
@@ -128,15 +125,18 @@ class ManagerNode(Node):
             STOPPED.set()
 
     def _on_timer(self) -> None:
+        self._watch.look(self._fleet.timeout)
+        self._planning.look()
+
+    def _look(self) -> None:
         """Plan again when servers or models came or went, or are not as they should be."""
         alive = self._fleet.alive()
-        if not self._watch.doubt(alive, self._fleet.timeout):
+        if not self._watch.doubt(alive):
             self._watch.distrust(self._astray())
             self._call_off()
             ours = self._watch.obedient(alive)
             if self._watch.due(alive) or self._homeless & loaded(alive, ours):
                 self._replan(alive)
-            self._watch.rest()
 
     def _astray(self) -> list[str]:
         """Return the obedient servers that say, since a while, that they do something else."""
@@ -181,22 +181,19 @@ class ManagerNode(Node):
         """Plan for all robots, or for the most that fit and with why not for more."""
         return plan_most(self._factory, models, hosts(alive), running, capacities(alive))
 
-    def _on_rebalance(self, request: Rebalance.Request,
-                      response: Rebalance.Response) -> Rebalance.Response:
+    def _on_rebalance(self, request: Rebalance.Request) -> Rebalance.Response:
         asked = populations(request)
         return self._change([item.model for item in asked], lambda factory: new_models(
             factory, self._models, asked), request.dry_run, request.allow_partial)
 
-    def _on_register(self, request: RegisterRobot.Request,
-                     response: RegisterRobot.Response) -> RegisterRobot.Response:
+    def _on_register(self, request: RegisterRobot.Request) -> RegisterRobot.Response:
         if (place := self._running.get(request.robot)) and place.model == request.model:
             return served_already(request.robot, place)  # Also while others are left out.
         answer = self._change([request.model], lambda factory: with_robot(
             factory, self._models, request.robot, request.model), request.dry_run)
         return narrow(RegisterRobot.Response, answer, server=server_of(answer, request.robot))
 
-    def _on_unregister(self, request: UnregisterRobot.Request,
-                       response: UnregisterRobot.Response) -> UnregisterRobot.Response:
+    def _on_unregister(self, request: UnregisterRobot.Request) -> UnregisterRobot.Response:
         return narrow(UnregisterRobot.Response, self._change(
             (), lambda _: without_robot(self._models, request.robot), request.dry_run, True))
 
@@ -208,7 +205,7 @@ class ManagerNode(Node):
         Models that are named and not known may have been written into the factory file since.
         """
         alive = self._fleet.alive()
-        if doubt := self._watch.doubt(alive, self._fleet.timeout):
+        if doubt := self._watch.doubt(alive):
             return Rebalance.Response(message=doubt, error_code=Rebalance.Response.NO_SERVER)
         try:
             self._factory = knowing(self._factory, self._config, named)
@@ -225,8 +222,6 @@ class ManagerNode(Node):
             return response
         except (errors.PlanError, BadPopulation) as error:
             return refused(error)
-        finally:
-            self._watch.rest()
 
     def _where(self, alive: Mapping[str, ServerStatus]) -> dict[str, Place]:
         """Return where robots are answered now: as servers were told, or as they say."""
@@ -290,8 +285,10 @@ class ManagerNode(Node):
 
 def main(args: list[str] | None = None) -> int:
     """Run a manager node."""
-    return run(ManagerNode, lambda _: Spinner(MultiThreadedExecutor(num_threads=2)),
-               __doc__ or '', PARAMETERS, args)
+    # Servers are heard also while a plan is searched for: by default Python lets the one thread
+    # wait for the other 5 ms for each message.
+    sys.setswitchinterval(0.0005)
+    return run(ManagerNode, lambda _: one_thread(), __doc__ or '', PARAMETERS, args)
 
 
 if __name__ == '__main__':

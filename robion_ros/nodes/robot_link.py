@@ -40,38 +40,61 @@ NO_PUBLISHER_EVENTS = PublisherEventCallbacks(use_default_callbacks=False)
 
 
 class Inputs:
-    """Subscriptions to everything a robot publishes."""
+    """Subscriptions to everything a robot publishes, which are opened and closed one by one."""
 
     def __init__(self, node: Node, robot: str, cameras: Mapping[str, CameraConfig],
                  on_frame: OnFrame, on_state: OnStamped,
                  on_prompt: Callable[[bool, String, int], None]) -> None:
         self.cameras = cameras
+        self.hears = True
+        """Whether messages are handed on."""
         self._node = node
+        self._missing: list[tuple[type, str, QoSProfile, OnStamped]] = []
         self._subscriptions: list[Subscription[Any]] = []
         # A group keeps a trace of all that was ever in it; this one goes with the robot.
         self._group = MutuallyExclusiveCallbackGroup()
+        # The cameras last: what they show is asked under the instruction that is known by then.
+        # A latched publisher's new prompt comes twice, its old one by the latched reader alone.
+        for profile, live in ((qos.LATCHED_QOS, False), (qos.VOLATILE_QOS, True)):
+            self._missing.append((String, qos.robot_topic(robot, qos.PROMPT), profile,
+                                  partial(on_prompt, live)))
+        self._missing.append((JointState, qos.robot_topic(robot, qos.JOINT_STATES),
+                              qos.JOINT_STATES_QOS, on_state))
         types = {'raw': Image, 'compressed': CompressedImage}
         for name, camera in cameras.items():
-            self._subscribe(types[camera.transport],
-                            qos.image_topic(robot, name, camera.transport), qos.IMAGE_QOS,
-                            partial(on_frame, name))
-        self._subscribe(JointState, qos.robot_topic(robot, qos.JOINT_STATES),
-                        qos.JOINT_STATES_QOS, on_state)
-        # A latched publisher's new prompt comes twice, its old one by the latched reader alone.
-        for profile, live in ((qos.VOLATILE_QOS, True), (qos.LATCHED_QOS, False)):
-            self._subscribe(String, qos.robot_topic(robot, qos.PROMPT), profile,
-                            partial(on_prompt, live))
+            self._missing.append((
+                types[camera.transport], qos.image_topic(robot, name, camera.transport),
+                qos.IMAGE_QOS, partial(on_frame, name)))
+
+    def open_next(self) -> bool:
+        """Open one more; return whether one was missing."""
+        if self._missing:
+            self._subscribe(*self._missing.pop(0))
+            return True
+        return False
+
+    def mute(self) -> None:
+        """Hear nothing any more, at no cost; what is there is closed later."""
+        self.hears = False
+
+    def close_next(self) -> bool:
+        """Close one more, once they are mute; return whether one was there."""
+        if self._subscriptions:
+            self._node.destroy_subscription(self._subscriptions.pop())
+            return True
+        return False
 
     def close(self) -> None:
-        """Stop listening; nothing is heard any more."""
-        while self._subscriptions:
-            self._node.destroy_subscription(self._subscriptions.pop())
+        """Stop listening."""
+        self.mute()
+        while self.close_next():
+            pass
 
     def _subscribe(self, kind: type, topic: str, profile: QoSProfile,
                    callback: OnStamped) -> None:
         def heard(*arguments: Any) -> None:
             message, info = arguments if len(arguments) == 2 else arguments[0]
-            if self._subscriptions:  # One more message may come after close.
+            if self.hears:  # One more message may come even after close.
                 callback(message, info['source_timestamp'])
         # By the signature rclpy decides whether to hand over the info.
         heard.__signature__ = MESSAGE_AND_INFO  # type: ignore[attr-defined]

@@ -2,11 +2,14 @@
 """
 The robots of one server, and how a new assignment changes them: whole, or not at all.
 
-Runs on the executor's thread. Knows neither the engine nor the manager's plan.
+Their topics follow, one at each turn of the executor, since other robots' pictures wait
+meanwhile. Runs on the executor's thread. Knows neither the engine nor the manager's plan.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
+from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from std_msgs.msg import String
 
@@ -53,6 +56,9 @@ class Roster:
         self._on_change = on_change
         self._memories = memories
         self._last: tuple[AssignRobots.Request, AssignRobots.Response] | None = None
+        # Without a period: it comes again after the messages that have come meanwhile.
+        self._turn = node.create_timer(0.0, self._settle_next,
+                                       clock=Clock(clock_type=ClockType.STEADY_TIME))
 
     @property
     def active(self) -> dict[str, str]:
@@ -94,6 +100,7 @@ class Roster:
         self._on_change()
         for robot in self.robots.values():
             robot.form()  # What a standby has kept; not before the engine takes it.
+        self.settle()
         response = AssignRobots.Response(success=True, released=released)
         self._last = request, response
         return response
@@ -113,22 +120,33 @@ class Roster:
         self._last = None  # A repeated call must not be told that it is in force.
         for robot in self.robots.values():
             robot.leave()
+        self.settle()
 
-    def tidy(self) -> None:
-        """Close the topics of robots that have left and got their last chunk."""
-        for name, robot in list(self.robots.items()):
-            if robot.formation is None and not robot.counters.outstanding:
-                self.robots.pop(name).close()
+    def settle(self) -> None:
+        """Open and close topics, and forget robots that have left and have their last chunk."""
+        if self._turn.is_canceled():  # Or it would come twice at each turn.
+            self._turn.reset()
 
     def close(self) -> None:
         """Let go of every topic."""
+        self._turn.cancel()  # It may be due already, and must not come when it is gone.
+        self._node.destroy_timer(self._turn)
         for robot in self.robots.values():
             robot.close()
         self.robots.clear()
 
+    def _settle_next(self) -> None:
+        for name, robot in self.robots.items():
+            if robot.settle():
+                return
+            if robot.has_left(self.chunk_length):
+                self.robots.pop(name).close()
+                return
+        self._turn.cancel()
+
     def _welcome(self, name: str) -> ServedRobot:
         trajectory = any(model.joint_trajectory for model in self.models.values())
-        outputs = Outputs(self._node, name, self.chunk_length, trajectory)
+        outputs = partial(Outputs, self._node, name, self.chunk_length, trajectory)
         memory = self._memories.setdefault(name, Memory())
         self.robots[name] = ServedRobot(self._node, name, outputs, memory, self._hooks)
         return self.robots[name]

@@ -2,8 +2,10 @@
 """
 One robot at one server: its topics, the forming of its requests, and what became of them.
 
-Everything here runs on the executor's thread, but for end(), which belongs to the thread that
-publishes. Knows neither the engine nor other robots.
+What is asked of a robot is so at once, but for its topics: to open or close one takes
+milliseconds, so settle() does that when others have been heard. Everything here runs on the
+executor's thread, but for end(), which belongs to the thread that publishes. Knows neither the
+engine nor other robots.
 """
 
 from collections.abc import Callable, Mapping
@@ -70,19 +72,23 @@ class Hooks:
 class ServedRobot:
     """A robot that this server listens to, answers, or is letting go."""
 
-    def __init__(self, node: Node, name: str, outputs: Outputs, memory: Memory,
-                 hooks: Hooks) -> None:
+    def __init__(self, node: Node, name: str, make_outputs: Callable[[], Outputs],
+                 memory: Memory, hooks: Hooks) -> None:
         self.name = name
-        self.outputs = outputs
+        self.outputs: Outputs | None = None
+        """There before the inputs, so before anything is asked."""
         self.counters = memory.counters
         self.formation: Formation | None = None
         self.last_error = ''
         self.newest = 0
         """Number of the newest request that was answered; of the thread that publishes."""
+        self._answered = -inf
+        """When that was, s of time.monotonic()."""
         self.since = monotonic()
-        """When the server began to listen."""
+        """When the server was told to listen."""
         self.refusals: dict[str, tuple[float, str]] = {}
         """When a message of an input was refused last, s of time.monotonic(), and why."""
+        self._make_outputs = make_outputs
         self._memory = memory
         self._node = node
         self._hooks = hooks
@@ -102,7 +108,8 @@ class ServedRobot:
     @property
     def ready(self) -> bool:
         """Whether the robot is heard and hears."""
-        return self.formation is not None and self.formation.complete and self.outputs.heard
+        return bool(self.formation and self.formation.complete
+                    and self.outputs and self.outputs.heard)
 
     @property
     def handover(self) -> Handover:
@@ -115,15 +122,32 @@ class ServedRobot:
         if old is not None and old.model == model:
             return
         self.formation = Formation(self.name, model, config, self._memory.handover, old)
-        if config.joint_trajectory:
-            self.outputs.add_trajectory()
-        if self._inputs is None or self._inputs.cameras != config.cameras:
-            self._close_inputs()
-            self._inputs = Inputs(self._node, self.name, config.cameras, self._on_frame,
-                                  self._on_state, self._on_prompt)
+        if config.joint_trajectory and self.outputs:
+            self.outputs.add_trajectory()  # Now, as requests may be formed already.
+        if self._inputs and self._inputs.cameras != config.cameras:
+            self._inputs.mute()
+        if not self._inputs or not self._inputs.hears:
             self.since = monotonic()
             self.refusals.clear()
         self._config = config
+
+    def settle(self) -> bool:
+        """Close a topic of before, or open one of now; return whether there was one."""
+        if self._inputs and not self._inputs.hears:
+            if self._inputs.close_next():
+                return True
+            self._inputs = None
+        if not self.formation or not self._config:
+            return False
+        if not self.outputs:
+            self.outputs = self._make_outputs()
+            if self._config.joint_trajectory:
+                self.outputs.add_trajectory()
+            return True
+        if not self._inputs:
+            self._inputs = Inputs(self._node, self.name, self._config.cameras, self._on_frame,
+                                  self._on_state, self._on_prompt)
+        return self._inputs.open_next()
 
     def activate(self, handover: Handover) -> None:
         """Answer the robot from the next call of form on."""
@@ -144,22 +168,37 @@ class ServedRobot:
         return self.formation.handover
 
     def leave(self) -> Handover:
-        """Stop listening; return where the next server goes on."""
+        """Hear nothing any more; return where the next server goes on."""
         if self.formation is not None:
             self._memory.handover = self.formation.handover
             self.formation = None
-            self._close_inputs()
+            if self._inputs:
+                self._inputs.mute()
         return self.handover
+
+    def has_left(self, length: float) -> bool:
+        """
+        Return whether nothing more comes of the robot here.
+
+        length, s, is that of a chunk: so long it may still be on its way, and does not arrive
+        where its publisher is gone.
+        """
+        return (self.formation is None and not self.counters.outstanding
+                and monotonic() - self._answered >= length)
 
     def close(self) -> None:
         """Let go of every topic."""
         self.leave()
-        self.outputs.close()
+        if self._inputs:
+            self._inputs.close()
+        if self.outputs:
+            self.outputs.close()
 
     def end(self, outcome: Outcome) -> None:
         """Count how a request ended; call after its chunk was published."""
         counters = self.counters
         if isinstance(outcome, ActionChunk):
+            self._answered = monotonic()
             counters.late += not outcome.deadline_met
             counters.answered += 1
             return
@@ -218,11 +257,6 @@ class ServedRobot:
         self.refusals[topic] = monotonic(), str(error)
         self.last_error = f'{topic}: {error}'
         self.say(topic, self.last_error)
-
-    def _close_inputs(self) -> None:
-        if self._inputs is not None:
-            self._inputs.close()
-            self._inputs = None
 
 
 def unheard(robots: Mapping[str, ServedRobot],

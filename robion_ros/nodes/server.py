@@ -251,7 +251,7 @@ class ServerNode(LifecycleNode):
             self._changes.settle()
         self._publish_status()
         if self._serving:
-            self._serving.roster.tidy()
+            self._serving.roster.settle()
         self._absences.forget(self._memories, lambda memory: memory.handover.last_request,
                               self._serving.roster.robots if self._serving else ())
 

@@ -258,6 +258,7 @@ class Serving:
         config = self.configs[chunk.request.model]
         step = self._specs[chunk.request.model].step_duration
         now = self._node.get_clock().now().nanoseconds
+        assert robot.outputs, 'there before any request'
         robot.outputs.chunk.publish(chunk_message(chunk, config, step, now))
         if robot.outputs.trajectory and config.joint_trajectory:
             robot.outputs.trajectory.publish(trajectory_message(chunk, config, step))

@@ -149,7 +149,10 @@ class EventsSpinner(Spinner):
 
 def run_ready(executor: Executor) -> None:
     """Run a callback that is ready; raise TimeoutException if none is, and what it raises."""
-    task, _, _ = executor.wait_for_ready_callbacks(timeout_sec=0)
+    try:
+        task, _, _ = executor.wait_for_ready_callbacks(timeout_sec=0)
+    except TimeoutException:  # Also where a round of those that were ready has ended.
+        task, _, _ = executor.wait_for_ready_callbacks(timeout_sec=0)
     task()
     if error := task.exception():
         raise error

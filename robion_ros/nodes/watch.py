@@ -2,7 +2,7 @@
 """
 When the manager plans: when it knows for sure who is there, and that is not as it should be.
 
-Knows neither robots nor plans. Used on the planning thread alone.
+Knows neither robots nor plans. Used on the planning thread alone, but for look.
 """
 
 from collections.abc import Collection, Mapping
@@ -50,9 +50,9 @@ class Watch:
         if names:
             self._retry_at = -inf
 
-    def doubt(self, alive: Mapping[str, ServerStatus], longest: float = 0.0) -> str:
+    def look(self, longest: float = 0.0) -> None:
         """
-        Return why it is not sure who is there, '' if it is; call before every plan.
+        Note that servers are heard; call it often, on the thread that hears them.
 
         longest is the longest silence, s, after which a server is taken as dead, if there is one
         for which that is not the server_timeout.
@@ -61,7 +61,11 @@ class Watch:
         if now - self._looked > self._server_timeout / 2:
             self._patient_until = now + max(self._server_timeout, longest) / 2
         self._looked = now
-        if now < self._patient_until:
+
+    def doubt(self, alive: Mapping[str, ServerStatus]) -> str:
+        """Return why it is not sure who is there, '' if it is; call before every plan."""
+        now = monotonic()
+        if now < self._patient_until or now - self._looked > self._server_timeout / 2:
             return 'the manager was held up and listens who is there; ask again in a second'
         if self._planned is not None or not any(status.epoch for status in alive.values()):
             return ''
@@ -73,10 +77,6 @@ class Watch:
             return (f'the manager has just started and not yet heard of {", ".join(missing)}, '
                     'which may be serving; ask again in some seconds')
         return ''
-
-    def rest(self) -> None:
-        """Note that planning has ended: the time it took was no hold-up."""
-        self._looked = monotonic()
 
     def due(self, alive: Mapping[str, ServerStatus]) -> bool:
         """Return whether it is time to plan for the living servers."""

@@ -41,6 +41,8 @@ def link() -> Iterator[SimpleNamespace]:
                     lambda *what: heard.append(('frame', *what)),
                     lambda *what: heard.append(('state', *what)),
                     lambda *what: heard.append(('prompt', *what)))
+    while inputs.open_next():
+        pass
     yield SimpleNamespace(node=node, heard=heard, inputs=inputs)
 
 
@@ -56,8 +58,8 @@ def test_every_message_comes_with_its_publish_time(
         for callback in link.node.callbacks[type(message), topic]:
             call(callback, message)
     assert link.heard == [('frame', 'front', front, 7), ('frame', 'wrist', wrist, 7),
-                          ('state', state, 7), ('prompt', True, prompt, 7),
-                          ('prompt', False, prompt, 7)]
+                          ('state', state, 7), ('prompt', False, prompt, 7),
+                          ('prompt', True, prompt, 7)]
 
 
 def test_rclpy_is_asked_for_the_publish_time(link: SimpleNamespace) -> None:
@@ -68,12 +70,29 @@ def test_rclpy_is_asked_for_the_publish_time(link: SimpleNamespace) -> None:
                 signature(callback).bind(object())
 
 
-def test_nothing_is_heard_after_the_end(link: SimpleNamespace) -> None:
+def test_they_are_opened_and_closed_one_by_one() -> None:
+    node = FakeNode()
+    inputs = Inputs(node, 'arm_1', CAMERAS, *[lambda *_: None] * 3)  # type: ignore[arg-type]
+    steps = [node.there]
+    while inputs.open_next():
+        steps.append(node.there)
+    inputs.mute()
+    while inputs.close_next():
+        steps.append(node.there)
+    assert steps == [0, 1, 2, 3, 4, 5, 4, 3, 2, 1, 0]
+    kinds = [kind for kind, _ in node.callbacks]
+    assert kinds == [String, JointState, Image, CompressedImage], 'cameras last'
+
+
+@pytest.mark.parametrize(('end', 'left'), [(Inputs.mute, 5), (Inputs.close, 0)])
+def test_nothing_is_heard_after_the_end(link: SimpleNamespace, end: Callable[[Inputs], None],
+                                        left: int) -> None:
     assert link.node.there == 5
-    link.inputs.close()
-    assert link.node.there == 0
+    end(link.inputs)
+    assert link.node.there == left
     for callbacks in link.node.callbacks.values():
         for callback in callbacks:
             callback(None, INFO)
     assert not link.heard
     link.inputs.close()
+    assert link.node.there == 0

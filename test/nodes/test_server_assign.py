@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from robion_ros.msg import RobotAssignment, RobotStatus
+from robion_ros.msg import RobotAssignment, RobotStatus, ServerStatus
+from robion_ros.nodes.served_robot import ServedRobot
 from robion_ros.srv import AssignRobots
 
 pytestmark = pytest.mark.ros
@@ -123,6 +124,57 @@ def test_requests_of_a_robot_that_is_let_go_are_still_answered(world: Any, robot
     world.until(lambda: not world.statuses['server_0'].robots)
 
 
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Event:
+    """Let the topics of all robots but r take many turns of the executor, until this is set."""
+    done, settle = Event(), ServedRobot.settle
+    monkeypatch.setattr(ServedRobot, 'settle', lambda robot: settle(robot) if (
+        robot.name == 'r' or done.is_set()) else True)
+    return done
+
+
+def test_a_robot_is_answered_while_the_topics_of_others_are_opened_and_closed(
+        world: Any, robot: Make, kit: SimpleNamespace, slow: Event) -> None:
+    world.server()
+    arm, other = robot(), robot('s')
+    world.assign(1, 'r')
+    world.ready(arm)
+    for epoch, names in ((2, ['r', 's', 't', 'u']), (3, ['r'])):
+        assert world.assign(epoch, *names).success
+        for _ in range(3):
+            arm.observe()
+            world.until(lambda: arm.chunks)
+            arm.chunks.clear()
+        if epoch == 2:
+            status = world.robot_status('s')
+            assert (status.state, status.ready) == (RobotStatus.ACTIVE, False)
+            slow.set()
+            world.ready(other)
+            slow.clear()
+    assert world.robot_status('s').state == RobotStatus.LEAVING
+    slow.set()
+    world.until(lambda: [item.robot for item in world.statuses['server_0'].robots] == ['r'])
+    assert not other.front.get_subscription_count()
+
+
+@pytest.mark.parametrize('transitions', [['deactivate'], ['deactivate', 'cleanup'], ['shutdown']])
+def test_a_server_that_ends_before_topics_were_opened_leaves_none(
+        world: Any, robot: Make, slow: Event, transitions: list[str]) -> None:
+    world.server()
+    arm, other = robot(), robot('s')
+    world.assign(1, 'r')
+    world.ready(arm)
+    assert world.assign(2, 'r', 's', 't').success
+    for transition in transitions:
+        assert world.change(transition)
+    slow.set()
+    world.until(lambda: not world.statuses['server_0'].robots
+                and world.statuses['server_0'].state != ServerStatus.ACTIVE)
+    for publisher in (arm.front, arm.joints, other.front):
+        world.until(lambda publisher=publisher: not publisher.get_subscription_count())
+    assert not world.node.count_publishers('s/action_chunk')
+
+
 def test_standby_listens_and_does_not_answer(world: Any, robot: Make,
                                              kit: SimpleNamespace) -> None:
     world.server()
@@ -149,7 +201,7 @@ def test_a_robot_moves_between_servers_under_traffic(world: Any, robot: Make,
     sent, stop = [0], Event()
 
     def publish() -> None:
-        while not stop.wait(0.03):
+        while not stop.wait(0.1):
             sent[0] += 1
             arm.observe(sent[0])
     traffic = Thread(target=publish)

@@ -223,3 +223,25 @@ def test_that_it_was_behind_is_said_where_it_matters(
     with spinning(spinner):
         until(lambda: len(held) > 20)
     assert ('callbacks were' in capfd.readouterr().err) == hurries
+
+
+@has_events
+def test_all_that_waits_is_taken_when_it_catches_up(
+        node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, 'MOST_LAG', -1.0)  # At each beat.
+    spinner = EventsSpinner()
+    spinner.add_node(node)
+    heard: list[int] = []
+
+    def hear(message: String) -> None:
+        heard.append(int(message.data))
+        sleep(0.003)
+    node.create_subscription(String, 'topic', hear, 1000)
+    publisher = node.create_publisher(String, 'topic', 1000)
+    with spinning(spinner) as raised:
+        until(publisher.get_subscription_count)
+        for number in range(500):
+            publisher.publish(String(data=str(number)))
+            sleep(0.001)
+        until(lambda: len(heard) >= 500 or raised)
+    assert heard == list(range(500))

@@ -93,37 +93,49 @@ def test_manager_that_starts_waits_for_all_if_one_serves(watch, at, alive, doubt
     assert ('listens whether another' in watch.doubt(alive)) == served
     for now in (0.4, 0.8, 1.2, 1.6, 2.0, 2.4, 2.8, LISTEN_TIME):
         at(now)
-        watch.rest()
+        watch.look()
     assert ('not yet heard of t' in watch.doubt(alive)) == doubted
-    watch.rest()
-    at(RECOVERY_TIME)
-    watch.rest()
+    for now in (3.4, 3.8, 4.2, 4.6, RECOVERY_TIME):
+        at(now)
+        watch.look()
     assert not watch.doubt(alive)
 
 
 def test_manager_that_was_held_up_listens_before_it_plans(watch, at) -> None:
     at(0.5)
     assert not watch.doubt(BOTH)
+    watch.look()
     at(1.1)
-    assert 'held up' in watch.doubt({})
+    assert 'held up' in watch.doubt({}), 'also before it is noticed where servers are heard'
+    watch.look()
     for now in (1.3, 1.5):
         at(now)
+        watch.look()
         assert 'held up' in watch.doubt(ONE)
     at(1.7)
+    watch.look()
     assert not watch.doubt(ONE)
-    # Planning takes its time; statuses are received meanwhile.
-    at(9.0)
-    watch.rest()
-    assert not watch.doubt(ONE)
+
+
+def test_manager_that_was_held_up_while_it_planned_listens_too(watch, at) -> None:
+    for now in (0.4, 0.8):
+        at(now)
+        watch.look()
+    at(2.0)
+    watch.look()
+    at(2.1)
+    assert 'held up' in watch.doubt({})
 
 
 def test_after_a_hold_up_it_listens_as_long_as_the_most_patient_server_needs(watch, at) -> None:
     watch.planned(BOTH, {'s', 't'}, again=False)
-    assert not watch.doubt(BOTH, longest=6.0)
+    assert not watch.doubt(BOTH)
     at(5.0)
-    assert 'was held up' in watch.doubt(BOTH, longest=6.0)
+    watch.look(longest=6.0)
+    assert 'was held up' in watch.doubt(BOTH)
     for now in (5.4, 5.8, 6.2, 6.6, 7.0, 7.4, 7.8):
         at(now)
-        assert watch.doubt(BOTH, longest=6.0)
+        watch.look(longest=6.0)
+        assert watch.doubt(BOTH)
     at(8.0)
-    assert not watch.doubt(BOTH, longest=6.0)
+    assert not watch.doubt(BOTH)

@@ -26,6 +26,7 @@ from robion_ros.msg import (
 from robion_ros.nodes import qos
 from robion_ros.nodes.convert import to_duration
 from robion_ros.nodes.manager import ManagerNode
+from robion_ros.nodes.spinner import one_thread
 from robion_ros.srv import AssignRobots, Rebalance
 
 PATIENCE = 30.0
@@ -217,11 +218,14 @@ class Floor:
     def manage(self) -> Callable[[], None]:
         """Start a manager; return how to end it."""
         manager = self.manager = ManagerNode()
-        executor = MultiThreadedExecutor(num_threads=2)
-        executor.add_node(manager)
+        spinner = one_thread()
+        spinner.add_node(manager)
+        thread = Thread(target=spinner.spin)
+        thread.start()
         ending = ExitStack()
-        ending.callback(manager.destroy_node)
-        ending.callback(self.spin(executor).close)
+        for step in (manager.destroy_node, manager.close, spinner.shutdown, thread.join,
+                     spinner.stop):
+            ending.callback(step)
         self.exits.callback(ending.close)
         return ending.close
 
