@@ -16,13 +16,7 @@ from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
 
 from robion_ros.factory_file import load
-from robion_ros.msg import (
-    Assignment,
-    Population,
-    RobotAssignment,
-    RobotStatus,
-    ServerStatus,
-)
+from robion_ros.msg import Assignment, Population, RobotAssignment, RobotStatus, ServerStatus
 from robion_ros.nodes import qos
 from robion_ros.nodes.convert import to_duration
 from robion_ros.nodes.manager import ManagerNode
