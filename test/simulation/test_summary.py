@@ -89,4 +89,4 @@ def test_a_factory_without_robots_is_described(kit) -> None:
     found = described(kit, kit.make_factory(robots={}))
     assert found['all']['sent'] == 0 and found['rows'][0]['attainment'] == 1.0
     _, rows = model_table(found)
-    assert rows[0][:4] == ['pick', 0, 0, '100.00']
+    assert rows[0][:4] == ['pick', 0, 0, '-']
