@@ -71,8 +71,9 @@ def serve() -> int:
         def tick(batch: Any, in_flight: Any, answer: Any) -> Any:
             start = monotonic()
             result = plain(batch, in_flight, answer)
-            found['ticks'].append((start, monotonic(), len(batch.tickets) if batch else 0,
-                                   len(in_flight.batch.tickets) if in_flight else 0))
+            entered = in_flight.entering.batch if in_flight and in_flight.entering else None
+            found['ticks'].append((start, monotonic(), *(
+                len(one.tickets) if one else 0 for one in (batch, entered))))
             return result
         engine._pipeline.tick = tick
 

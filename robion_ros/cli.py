@@ -5,12 +5,15 @@ The `robion` command.
 Imports nothing slow before it is ready for Ctrl-C, and knows neither arguments nor commands.
 """
 
+from io import TextIOWrapper
 import os
 import sys
 
 
 def main() -> int:
     """Run `robion` with the arguments of this process; return the exit code."""
+    if isinstance(sys.stdout, TextIOWrapper):  # Names may hold what a terminal cannot show.
+        sys.stdout.reconfigure(errors='backslashreplace')
     try:
         from robion_ros.commands.arguments import run
         try:

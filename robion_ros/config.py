@@ -294,7 +294,3 @@ class FactoryConfig:
         """
         return self.servers[server].capacities.get(model, self.models[model].capacity)
 
-    def hosts(self, model: str) -> tuple[str, ...]:
-        """Return the servers that a model is placed on."""
-        return tuple(name for name, server in self.servers.items() if model in server.models)
-

@@ -257,6 +257,6 @@ def describe_end(code: int | OSError) -> str:
 
 
 def _pass_on(say: Callable[[str], None], line: str) -> None:
-    # Where nobody reads any more what we print, the factory runs on.
-    with suppress(OSError):
+    # Where nobody reads any more what we print, or it cannot be printed, the factory runs on.
+    with suppress(OSError, ValueError):
         say(line)

@@ -117,14 +117,6 @@ def test_second_place_of_a_name_knows_the_first() -> None:
     assert (error.value.key, error.value.other) == ('robots.place[0]', 'robots.pick[1]')
 
 
-def test_hosts_are_the_servers_of_a_model() -> None:
-    factory = FactoryConfig({'pick': MODEL, 'place': MODEL},
-                            {'a': SERVER, 'b': replace(SERVER, models=('place', 'pick'))})
-    assert factory.hosts('pick') == ('a', 'b')
-    assert factory.hosts('place') == ('b',)
-    assert factory.robots == {}
-
-
 def test_capacity_of_a_server_overrides_the_models() -> None:
     factory = FactoryConfig({'pick': MODEL, 'place': replace(MODEL, capacity=20)},
                             {'gpu': ServerConfig(('pick', 'place'), capacities={'place': 5})})

@@ -244,6 +244,17 @@ def test_reader_who_went_away_does_not_stop_a_process(tmp_path: Path) -> None:
     assert done.exists()
 
 
+def test_what_cannot_be_printed_does_not_stop_a_process(tmp_path: Path) -> None:
+    def say(line: str) -> None:
+        line.encode('ascii')
+    done = tmp_path / 'done'
+    code = (f'import sys; sys.stdout.buffer.write("\u2192\\n".encode() * 99999)\n'
+            f'open({str(done)!r}, "w")')
+    with Supervisor([Child('a', '', (code,), False)], os.environ, say) as one:
+        assert one.wait(30)
+    assert done.exists()
+
+
 def test_handlers_are_put_back_and_those_of_others_left(log: Log) -> None:
     theirs = [signal.signal(signal.SIGINT, signal.default_int_handler),
               signal.signal(signal.SIGTERM, signal.SIG_IGN)]

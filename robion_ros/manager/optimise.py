@@ -39,26 +39,25 @@ class Solved:
     """No plan has fewer pairs than this."""
 
 
-def starts(group: Group, hint: Rows) -> list[Rows]:
+def starts(group: Group) -> list[Rows]:
     """Return plans to begin with: first the one like what runs, then others."""
     running = [list(row) for row in group.running]
-    return [pack(group, running), pack(group, hint),
-            *(make(group) for make in (pack, separate, fill, spread))]
+    return [pack(group, running), *(make(group) for make in (pack, separate, fill, spread))]
 
 
-def serve_most(group: Group, hint: Rows, deadline: float) -> tuple[list[Rows], bool]:
+def serve_most(group: Group, deadline: float) -> tuple[list[Rows], bool]:
     """
     Serve the most robots, those of higher priorities first; return whether that is proven.
 
     Of equal plans, one leaves out the fewest robots that run now. Return plans that serve the
     same robots, the first, if it can be, near to what runs.
     """
-    plans = starts(group, hint)
+    plans = starts(group)
     if complete := [rows for rows in plans if group.served(rows) == group.robots]:
         return complete, True
     rows, proven = _serve_most(group, plans, deadline)
     rest = replace(group, robots=group.served(rows))
-    return [*(near for near in starts(rest, hint) if rest.served(near) == rest.robots),
+    return [*(near for near in starts(rest) if rest.served(near) == rest.robots),
             rows], proven
 
 

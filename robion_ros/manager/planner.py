@@ -8,7 +8,7 @@ robots with the fewest moves (assignment). Knows neither ROS nor how a plan is p
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from robion_ros.config import FactoryConfig
 from robion_ros.manager.assignment import assign, Move, plan_moves, running_counts
@@ -19,6 +19,8 @@ from robion_ros.manager.handover import Place
 from robion_ros.manager.traffic import solve, TrafficPlan, TrafficProblem
 
 NONE: Counts = {}
+URGENT_TIME = 0.2
+"""Most time for a plan that robots wait for, s: a better one would come later than it is worth."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,16 @@ def make_plan(factory: FactoryConfig, models: Mapping[str, str],
 def plan_most(factory: FactoryConfig, models: Mapping[str, str],
               hosts: Mapping[str, Iterable[str]],
               running: Mapping[str, Place],
-              measured: Counts = NONE) -> tuple[FactoryPlan, Unserved | None]:
-    """Plan for all robots, or for the most that fit and with why not for more."""
+              measured: Counts = NONE,
+              urgent: bool = False) -> tuple[FactoryPlan, Unserved | None]:
+    """
+    Plan for all robots, or for the most that fit and with why not for more.
+
+    urgent is for when robots have lost their server, and wait for the plan.
+    """
+    if urgent:
+        limit = min(URGENT_TIME, factory.manager.time_limit)
+        factory = replace(factory, manager=replace(factory.manager, time_limit=limit))
     try:
         return make_plan(factory, models, hosts, running, measured), None
     except Unserved as error:

@@ -68,7 +68,7 @@ class TrafficPlan:
     solve_s: float = field(compare=False)
 
 
-def solve(problem: TrafficProblem, time_limit: float, hint: TrafficPlan | None = None,
+def solve(problem: TrafficProblem, time_limit: float,
           watch: Callable[[int], None] | None = None) -> TrafficPlan:
     """
     Find the plan that keeps each model's robots together, so that they batch.
@@ -92,9 +92,9 @@ def solve(problem: TrafficProblem, time_limit: float, hint: TrafficPlan | None =
     Servers that share no model, not even through others, are planned apart. Each group is packed,
     improved by a local search, which finds the optimum of most, and proven by CP-SAT. Where time
     does not suffice for the proof, (0a) and (0b) are only searched for, and a plan near R is kept
-    unless another one found saves more pairs than it moves robots. The same problem and hint give
-    the same plan, unless time_limit, s, cuts the search short. hint is a plan to begin at, not one
-    to keep; watch is told the objective of every better plan at once.
+    unless another one found saves more pairs than it moves robots. The same problem gives the same
+    plan, unless time_limit, s, cuts the search short. watch is told the objective of every better
+    plan at once.
 
     Raise errors.Unserved, with the plan that serves the most robots, if not all can be served:
     NoServer, OverCapacity or, where time did not suffice to prove it, TimeLimit.
@@ -107,8 +107,7 @@ def solve(problem: TrafficProblem, time_limit: float, hint: TrafficPlan | None =
     plans: list[list[Rows]] = []
     proven = True
     for index, group in enumerate(groups):
-        known, most = serve_most(group, group.rows(hint.robots if hint else {}),
-                                 _share(deadline, len(groups) - index))
+        known, most = serve_most(group, _share(deadline, len(groups) - index))
         proven = proven and most
         fitting.append(replace(group, robots=group.served(known[0])))
         plans.append(known)

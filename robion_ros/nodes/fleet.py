@@ -6,12 +6,13 @@ Statuses arrive on the executor's threads; call_all and wait_ready are for the p
 which may wait until the process shall end. Knows neither plans nor populations.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import isclose
 from threading import Condition
 from time import monotonic
+from typing import NamedTuple
 
 from rclpy.node import Node
 from rclpy.task import Future
@@ -28,8 +29,10 @@ from robion_ros.srv import AssignRobots
 
 ATTEMPTS = 3
 """Calls of one assignment before the server is given up for now."""
-STOP_PERIOD = 0.1
-"""How often a wait looks whether the process shall end, s."""
+FINISH_TIME = 2.0
+"""So long a call is waited for when the process shall end, s."""
+LOOK_PERIOD = 0.1
+"""How often a wait looks whether a server is lost or the process shall end, s."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,17 @@ class Beat:
     term: int
     received: float
     """s of time.monotonic()."""
+
+
+class Waited(NamedTuple):
+    """What a wait for robots to be ready has come to."""
+
+    unready: Mapping[str, str]
+    """Robots that their next server has not heard, with that server."""
+    lost: Collection[str]
+    """Servers that do not serve any more."""
+    hurried: bool
+    """Whether it ended before its time, as servers were lost or the process shall end."""
 
 
 class Fleet:
@@ -136,15 +150,15 @@ class Fleet:
             return max((heard.status.epoch for heard in self._heard.values()), default=0)
 
     def wait_ready(self, standbys: Mapping[str, str], epochs: Mapping[str, int],
-                   timeout: float) -> dict[str, str]:
+                   servers: Collection[str], timeout: float) -> Waited:
         """
-        Wait until each robot is ready at its server; return those that are not after timeout s.
+        Wait until each robot is ready at its server, but no longer than timeout s.
 
         A robot that has sent frames to its next server and hears it loses nothing by the move.
         Statuses from before a server took the epoch it was given last do not count: it may have
-        had the robot, and let it go, since. Nobody waits for a server that dies meanwhile.
+        had the robot, and let it go, since. If one of servers is lost its robots wait for a new
+        plan, so nobody waits here any longer.
         """
-        begun = self.alive().keys() & set(standbys.values())
 
         def missing() -> dict[str, str]:
             ready = {(name, robot.robot) for name, heard in self._heard.items()
@@ -152,16 +166,20 @@ class Fleet:
                      for robot in heard.status.robots if robot.ready}
             return {robot: server for robot, server in standbys.items()
                     if (server, robot) not in ready}
+
+        def lost() -> set[str]:
+            return set(servers) - self.alive().keys()
         with self._changed:
-            self._wait_for(lambda: not missing() or begun - self.alive().keys(), timeout)
-            return missing()
+            self._wait_for(lambda: not missing() or lost() or STOPPED.is_set(), timeout)
+            return Waited(missing(), lost(), bool(lost()) or STOPPED.is_set())
 
     def call_all(self, requests: Mapping[str, AssignRobots.Request]
                  ) -> dict[str, AssignRobots.Response | None]:
         """
         Call servers side by side, each up to ATTEMPTS times; None where no answer came.
 
-        A server that is silent in all is not called again.
+        A server that is silent in all is not called again. What was called is waited for a while
+        also when the process shall end: who was told to let go must be followed.
         """
         answers: dict[str, AssignRobots.Response | None] = dict.fromkeys(requests)
         waiting = set(requests)
@@ -179,19 +197,22 @@ class Fleet:
         return answers
 
     def _wait_for_all(self, futures: Mapping[str, Future]) -> None:
-        begun = self.alive().keys()
         for future in futures.values():
             future.add_done_callback(self._notify)
+
+        def over() -> bool:
+            alive = self.alive()
+            return all(future.done() or name not in alive for name, future in futures.items())
         with self._changed:
-            self._wait_for(lambda: all(future.done() or name in begun - self.alive().keys()
-                                       for name, future in futures.items()), self._call_timeout)
+            self._wait_for(over, self._call_timeout)
 
     def _wait_for(self, condition: Callable[[], object], timeout: float) -> None:
         """Wait for a condition, at most timeout s; call with _changed held."""
-        end = monotonic() + timeout
-        while (not condition() and not STOPPED.is_set()
-               and (left := end - monotonic()) > 0):
-            self._changed.wait(min(left, STOP_PERIOD))
+        end, hurried = monotonic() + timeout, False
+        while not condition() and (left := end - monotonic()) > 0:
+            self._changed.wait(min(left, LOOK_PERIOD))
+            if STOPPED.is_set() and not hurried:
+                end, hurried = min(end, monotonic() + FINISH_TIME), True
 
     def _notify(self, _: Future) -> None:
         with self._changed:

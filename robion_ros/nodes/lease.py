@@ -3,12 +3,13 @@
 The right of a server to answer its robots, which it holds only while its heart beats.
 
 A manager that hears no beat for a while gives the robots to other servers. So a server that was
-held up (stopped, starved, swapped out) must not answer them when it goes on: it finds the gap in
-its own beats, takes a new term, and everything of the terms before is void. Knows neither ROS nor
-robots; safe in every thread.
+held up (stopped, starved, swapped out, suspended with its machine) must not answer them when it
+goes on: it finds the gap in its own beats, takes a new term, and everything of the terms before is
+void. Knows neither ROS nor robots; safe in every thread.
 """
 
 from threading import Lock
+import time
 from time import monotonic, time_ns
 
 SHARE = 0.75
@@ -28,7 +29,7 @@ class Lease:
         self.most_gap = SHARE * server_timeout
         self._lock = Lock()
         self._term = time_ns()
-        self._since = self._beaten = monotonic()
+        self._since, self._beaten = monotonic(), boottime()
         self._gap = 0.0
 
     @property
@@ -45,11 +46,12 @@ class Lease:
     def beat(self) -> int:
         """Note that a beat is about to leave; return the term that it must carry."""
         with self._lock:
-            now = monotonic()  # Not before the lock: what came meanwhile is of the old term.
+            now = boottime()
             if now - self._beaten > self.most_gap:
                 self._gap = now - self._beaten
                 self._term = max(time_ns(), self._term + 1)
-                self._since = now
+                # Not before the lock: what came meanwhile is of the old term.
+                self._since = monotonic()
             self._beaten = now
             return self._term
 
@@ -60,4 +62,9 @@ class Lease:
         Ask it last before answering: what holds the process up between the two is not seen.
         """
         with self._lock:
-            return self._since <= arrived and monotonic() - self._beaten <= self.most_gap
+            return self._since <= arrived and boottime() - self._beaten <= self.most_gap
+
+
+def boottime() -> float:
+    """Return s of a clock that goes on while the machine is suspended, where there is one."""
+    return time.clock_gettime(getattr(time, 'CLOCK_BOOTTIME', time.CLOCK_MONOTONIC))

@@ -9,7 +9,7 @@ from what they say.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 import sys
-from time import monotonic, time_ns
+from time import monotonic
 
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.clock import Clock, ClockType
@@ -19,7 +19,6 @@ from std_msgs.msg import Header, UInt64
 from robion_ros.config import FactoryConfig
 from robion_ros.factory_file import load
 from robion_ros.manager import errors
-from robion_ros.manager.assignment import moved
 from robion_ros.manager.handover import Place
 from robion_ros.manager.planner import FactoryPlan, plan_most
 from robion_ros.manager.population import BadPopulation, new_models, with_robot, without_robot
@@ -40,12 +39,13 @@ from robion_ros.nodes.answers import (
 from robion_ros.nodes.described import knowing
 from robion_ros.nodes.diagnostics import manager_diagnostic
 from robion_ros.nodes.fleet import capacities, find_strays, Fleet, hosts, loaded, obeys, places
+from robion_ros.nodes.incarnation import Incarnation
 from robion_ros.nodes.parameters import declare, Parameter
 from robion_ros.nodes.planning import Planning
 from robion_ros.nodes.spin import run, STOPPED
 from robion_ros.nodes.spinner import one_thread
 from robion_ros.nodes.transition import Applied, Transition
-from robion_ros.nodes.watch import Watch
+from robion_ros.nodes.watch import LISTEN_TIME, Watch
 from robion_ros.srv import Rebalance, RegisterRobot, UnregisterRobot
 from robion_ros.words import count
 
@@ -95,10 +95,9 @@ class ManagerNode(Node):
                                                  qos.LATCHED_QOS)
         self._diagnostics = self.create_publisher(DiagnosticArray, qos.DIAGNOSTICS,
                                                   qos.DIAGNOSTICS_QOS)
-        self._incarnation = UInt64(data=time_ns())
+        self._incarnation = Incarnation()
         self._announcement = self.create_publisher(UInt64, f'~/{qos.INCARNATION}',
                                                    qos.LATCHED_QOS)
-        self._announcement.publish(self._incarnation)
         self.create_subscription(UInt64, f'~/{qos.INCARNATION}', self._on_incarnation,
                                  qos.LATCHED_QOS)
         self._planning = Planning(self, self._look)
@@ -108,16 +107,22 @@ class ManagerNode(Node):
             self._planning.serve(kind, f'~/{name}', respond)
         # Servers are looked after also where simulated time stands still or jumps.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._silence = self.create_timer(LISTEN_TIME, self._announce, clock=steady)
         self.create_timer(float(values['period']), self._on_timer, clock=steady)
         self.create_timer(1.0, self._on_diagnostics_timer, clock=steady)
 
     def close(self) -> None:
-        """End the thread that plans."""
+        """End the thread that plans, when robots that are on the move have arrived."""
         self._planning.close()
+
+    def _announce(self) -> None:
+        self._silence.cancel()
+        self._incarnation.speaks = True
+        self._announcement.publish(UInt64(data=self._incarnation.number))
 
     def _on_incarnation(self, other: UInt64) -> None:
         """Leave the robots to a manager of this name that was there before."""
-        if other.data < self._incarnation.data:
+        if self._incarnation.gives_way(other.data):
             self.get_logger().fatal(
                 f'a manager {self.get_name()!r} runs already, here or on another machine of this '
                 'ROS domain; stop that one first, or give this factory another manager.name')
@@ -155,9 +160,8 @@ class ManagerNode(Node):
             self.get_logger().warning(f'{", ".join(sorted(strays))}: heard again, answering '
                                       'robots that others have taken over; called off')
             terms = {name: alive[name].term for name in strays}
-            self._epoch = Transition(
-                self._fleet, self._epoch, self._handover_timeout, terms).confirm(
-                    self._running, strays, obedient)
+            calling = Transition(self._fleet, self._epoch, self._handover_timeout, terms)
+            self._epoch = calling.confirm(self._running, strays, obedient)
             self._called_off = monotonic()
 
     def _replan(self, alive: Mapping[str, ServerStatus]) -> None:
@@ -179,7 +183,8 @@ class ManagerNode(Node):
     def _plan(self, models: Mapping[str, str], alive: Mapping[str, ServerStatus],
               running: Mapping[str, Place]) -> tuple[FactoryPlan, errors.Unserved | None]:
         """Plan for all robots, or for the most that fit and with why not for more."""
-        return plan_most(self._factory, models, hosts(alive), running, capacities(alive))
+        lost = any(place.server not in alive for place in self._running.values())
+        return plan_most(self._factory, models, hosts(alive), running, capacities(alive), lost)
 
     def _on_rebalance(self, request: Rebalance.Request) -> Rebalance.Response:
         asked = populations(request)
@@ -243,9 +248,10 @@ class ManagerNode(Node):
         self._epoch = applied.epoch
         self._enforced(applied.places, alive, alive.keys() - applied.failures.keys(),
                        [*problems, *applied.failures.values()], again=bool(applied.failures))
+        moves = sum(running.get(robot, place) != place for robot, place in self._running.items())
         self.get_logger().info(
             f'{len(self._running)} of {count(len(self._models), "robot")} assigned, '
-            f'{moved(plan.moves)} moved; solved in {plan.traffic.solve_s * 1e3:.0f} ms, in force '
+            f'{moves} moved; solved in {plan.traffic.solve_s * 1e3:.0f} ms, in force '
             f'after {(monotonic() - start) * 1e3:.0f} ms')
         return applied
 
@@ -256,27 +262,25 @@ class ManagerNode(Node):
         self._homeless = set(self._models.values()) - loaded(alive, alive)
         self._changed = monotonic()
         self._watch.planned(alive, obedient, again)
-        robots = assignments(self._models, self._running)
-        if robots != self._published:
+        if (robots := assignments(self._models, self._running)) != self._published:
             self._published = robots
             self._epoch = max(self._epoch, self._fleet.epoch()) + 1
             self._assignment.publish(Assignment(
                 header=Header(stamp=self.get_clock().now().to_msg()), epoch=self._epoch,
                 robots=robots))
-        self._say('; '.join(problems))
-
-    def _say(self, problem: str) -> None:
-        """Keep the problem for /diagnostics and log it once; '' is none."""
+        problem = '; '.join(problems)
         if problem and problem != self._problem:
             self.get_logger().warning(problem)
         self._problem = problem
 
     def _on_diagnostics_timer(self) -> None:
+        problem = self._problem  # Kept by the thread that plans.
         if self._published is None and monotonic() - self._started >= START_TIME:
-            missing = self._factory.servers.keys() - self._fleet.alive().keys()
-            self._say(f'waiting for servers to be active: {", ".join(sorted(missing))}')
+            missing = sorted(self._factory.servers.keys() - self._fleet.alive().keys())
+            problem = f'waiting for servers to be active: {", ".join(missing)}'
+            self.get_logger().warning(problem, throttle_duration_sec=START_TIME)
         self._fleet.forget(self._models)
-        problem = '; '.join(filter(None, [self._problem, self._fleet.disagreement()]))
+        problem = '; '.join(filter(None, [problem, self._fleet.disagreement()]))
         self._diagnostics.publish(DiagnosticArray(
             header=Header(stamp=self.get_clock().now().to_msg()),
             status=[manager_diagnostic(self.get_name(), problem, len(self._fleet.alive()),
@@ -288,7 +292,8 @@ def main(args: list[str] | None = None) -> int:
     # Servers are heard also while a plan is searched for: by default Python lets the one thread
     # wait for the other 5 ms for each message.
     sys.setswitchinterval(0.0005)
-    return run(ManagerNode, lambda _: one_thread(), __doc__ or '', PARAMETERS, args)
+    return run(ManagerNode, lambda _: one_thread(), __doc__ or '', PARAMETERS, args,
+               finish=ManagerNode.close)
 
 
 if __name__ == '__main__':

@@ -9,7 +9,7 @@ engine nor other robots.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from time import monotonic
 
@@ -57,7 +57,10 @@ class Memory:
 
     counters: Counters = field(default_factory=Counters)
     handover: Handover = field(default_factory=Handover)
-    """What the robot left with."""
+    """
+    What the robot left with; its instruction as old as can be, since whoever else knows one knows
+    what was said meanwhile, by whatever clock.
+    """
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ class ServedRobot:
         """When a message of an input was refused last, s of time.monotonic(), and why."""
         self._make_outputs = make_outputs
         self._memory = memory
+        self._left = memory.handover
         self._node = node
         self._hooks = hooks
         self._inputs: Inputs | None = None
@@ -114,7 +118,7 @@ class ServedRobot:
     @property
     def handover(self) -> Handover:
         """Where the robot's next server goes on."""
-        return self.formation.handover if self.formation else self._memory.handover
+        return self.formation.handover if self.formation else self._left
 
     def listen(self, model: str, config: ModelConfig) -> None:
         """Form the robot's requests for this model from now on, once activated."""
@@ -170,7 +174,8 @@ class ServedRobot:
     def leave(self) -> Handover:
         """Hear nothing any more; return where the next server goes on."""
         if self.formation is not None:
-            self._memory.handover = self.formation.handover
+            self._left = left = self.formation.handover
+            self._memory.handover = replace(left, prompt_stamp=min(left.prompt_stamp, 1))
             self.formation = None
             if self._inputs:
                 self._inputs.mute()

@@ -9,7 +9,6 @@ come and go meanwhile. It does not know the other servers, nor how robots are di
 
 import os
 import sys
-from time import time_ns
 from typing import TYPE_CHECKING
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -26,6 +25,7 @@ from robion_ros.nodes.absences import Absences
 from robion_ros.nodes.diagnosis import explain_silence
 from robion_ros.nodes.engine_watch import GAP
 from robion_ros.nodes.heart import Heart
+from robion_ros.nodes.incarnation import Incarnation
 from robion_ros.nodes.lease import Lease
 from robion_ros.nodes.life_cycle import refuse_invalid, said
 from robion_ros.nodes.model_changes import ModelChanges
@@ -79,7 +79,7 @@ class ServerNode(LifecycleNode):
                                ('listen_time', 0, 60), ('hang_time', 0, 3600)):
             check_range(f'parameter {key}', float(values[key]), low, high)
         self._autostart = bool(values['autostart'])
-        self._incarnation = time_ns()
+        self._incarnation = Incarnation()
         self._lease = Lease(self._factory.manager.server_timeout)
         self._heart: Heart | None = None
         self._changes: ModelChanges | None = None
@@ -91,7 +91,6 @@ class ServerNode(LifecycleNode):
         """What went wrong in its life cycle, until it is configured again."""
         self._broken = ''
         """Why this process can serve no more."""
-        self._begun = False
         # Named by the server, as the manager knows it, whatever the node is called.
         status = qos.private(self._name, qos.STATUS)
         self._status = self.create_publisher(ServerStatus, status, qos.LATCHED_QOS)
@@ -102,19 +101,14 @@ class ServerNode(LifecycleNode):
         # The heart beats also where simulated time stands still or jumps.
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._period = 1.0 / rate
-        if listen_time:
-            self._listening = self.create_timer(listen_time, self._on_nobody_heard,
-                                                clock=self._steady)
-        else:
+        self._listening = self.create_timer(listen_time, self._begin, clock=self._steady)
+        if not listen_time:
             self._begin()
-
-    def _on_nobody_heard(self) -> None:
-        self._listening.cancel()
-        self._begin()
 
     def _begin(self) -> None:
         """Speak as the server of this name; before, robots and the manager know another one."""
-        self._begun = True
+        self._listening.cancel()
+        self._incarnation.speaks = True
         self.create_service(AssignRobots, qos.private(self._name, qos.ASSIGN), self._on_assign)
         self._changes = ModelChanges(self, self._name, self._config, self._drain_timeout,
                                      lambda: self._serving)
@@ -224,13 +218,14 @@ class ServerNode(LifecycleNode):
             return AssignRobots.Response(
                 message=f'{self._name} is not active; configure and activate it first',
                 error_code=AssignRobots.Response.NOT_ACTIVE)
+        self._expire()  # Here as well: a call may be handled before the timer.
         try:
             return self._serving.roster.apply(request)
         except Refusal as error:
             return AssignRobots.Response(message=str(error), error_code=error.code)
 
     def _on_own_status(self, status: ServerStatus) -> None:
-        if status.incarnation < self._incarnation and not STOPPED.is_set():
+        if self._incarnation.gives_way(status.incarnation) and not STOPPED.is_set():
             self.get_logger().fatal(
                 f'server {self._name!r} runs already, here or on another machine of this ROS '
                 'domain; stop that one first, or give this one another name')
@@ -240,6 +235,10 @@ class ServerNode(LifecycleNode):
     def _on_lease_timer(self) -> None:
         if self._heart:
             self._heart.touch()
+        self._expire()
+
+    def _expire(self) -> None:
+        """Let every robot go if they may be served elsewhere."""
         if self._serving and self._serving.expire():
             self.get_logger().warning(
                 f'held up for {self._lease.gap:.1f} s: robots may be served elsewhere and were '
@@ -269,14 +268,14 @@ class ServerNode(LifecycleNode):
         self._publish_status()
 
     def _publish_status(self) -> None:
-        if self._begun:
+        if self._incarnation.speaks:
             self._status.publish(self._make_status())
 
     def _make_status(self) -> ServerStatus:
         device = self._factory.servers[self._name].device
         serving, held = self._serving, self._state != ServerStatus.UNCONFIGURED
         return server_status(
-            Header(stamp=self.get_clock().now().to_msg()), self._name, self._incarnation,
+            Header(stamp=self.get_clock().now().to_msg()), self._name, self._incarnation.number,
             serving.roster.term if serving else self._lease.term, self._state, device,
             serving.capacities if serving and held else {},
             serving.roster.robots if serving else {},

@@ -72,12 +72,14 @@ STOPPED = Flag()
 
 
 def run(make: Callable[[], ProgramT], make_spinner: Callable[[ProgramT], Spinner], doc: str,
-        table: Sequence[Parameter], args: Sequence[str] | None = None) -> int:
+        table: Sequence[Parameter], args: Sequence[str] | None = None,
+        finish: Callable[[ProgramT], None] = lambda node: None) -> int:
     """
     Run a node until SIGINT, SIGTERM or a shutdown; return the process' exit code.
 
     make builds the node and may raise ValueError for a configuration that is wrong; for that, and
-    for arguments that ROS does not take, the exit code is 2.
+    for arguments that ROS does not take, the exit code is 2. finish ends what must not be broken
+    off, while callbacks still run.
     """
     words = list(sys.argv if args is None else args)
     if {'-h', '--help'} & set(words):
@@ -103,6 +105,7 @@ def run(make: Callable[[], ProgramT], make_spinner: Callable[[ProgramT], Spinner
     STOPPED.wait()  # In the main thread, where signals are handled without delay.
     if faults:  # A device that hangs may hold up whoever asks it anything.
         faulthandler.dump_traceback_later(END_TIME, exit=True, file=2)
+    finish(node)
     spinner.stop()
     thread.join()
     spinner.shutdown()

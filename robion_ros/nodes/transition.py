@@ -5,11 +5,11 @@ Puts a plan into force: the calls of the three phases, with what each server mus
 Runs on the planning thread, which may wait. Knows neither the solver nor the operator.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from time import time_ns
 
-from robion_ros.manager.handover import Duties, Duty, moving, phases, Place
+from robion_ros.manager.handover import Duties, Duty, moving, Phases, phases, Place
 from robion_ros.msg import RobotAssignment, RobotStatus
 from robion_ros.nodes.fleet import Fleet
 from robion_ros.srv import AssignRobots
@@ -55,22 +55,24 @@ class Transition:
         """
         Lead the living servers from old to new; see handover.phases.
 
-        A robot whose old or next server fails before it was let go stays where it is.
+        A robot whose old or next server fails before it was let go stays where it is; and so
+        does one that its next server has not heard when others need a new plan, or the manager
+        ends.
         """
         self._handovers = {
             robot: _handover(status, lost=robot not in old or old[robot].server not in alive)
             for robot, status in self._fleet.robots().items() if robot in new}
         steps = phases(old, new, alive, unsure)
         self._call(steps.prepare)
-        while stuck := {robot: old[robot] for robot in moving(old, new, alive)
-                        if self._failures.keys() & {old[robot].server, new[robot].server}}:
-            new = {**new, **stuck}
-            # Whoever has prepared for such a robot must be told again.
-            steps = phases(old, new, alive, steps.prepare)
-            self._call(steps.prepare)
-        standbys = {robot: new[robot].server for robot in moving(old, new, alive)}
-        unready = (self._fleet.wait_ready(standbys, self._told, self._timeout)
-                   if standbys else {})
+        new, steps = self._keep(old, new, alive, steps)
+        unready: Mapping[str, str] = {}
+        if standbys := _standbys(old, new, alive):
+            unready, lost, hurried = self._fleet.wait_ready(standbys, self._told, alive,
+                                                            self._timeout)
+            self._failures |= {server: f'{server} was lost while robots moved' for server in lost}
+            if hurried:
+                new, steps = self._keep(old, new, alive, steps, unready)
+                standbys, unready = _standbys(old, new, alive), {}
         self._call(steps.release)
         # Who did not let go may be answering on: two must not.
         held = {robot: old[robot] for robot in standbys if old[robot].server in self._failures}
@@ -85,6 +87,18 @@ class Transition:
         """Tell servers that may do otherwise what runs; return the epoch that this took."""
         calm = {robot: place for robot, place in running.items() if place.server in sure}
         return self.apply(calm, calm, unsure | sure, unsure=unsure).epoch
+
+    def _keep(self, old: Mapping[str, Place], new: Mapping[str, Place], alive: Collection[str],
+              steps: Phases, robots: Container[str] = ()) -> tuple[Mapping[str, Place], Phases]:
+        """Let robots stay that are named or whose old or next server has failed."""
+        while stuck := {robot: old[robot] for robot in moving(old, new, alive)
+                        if robot in robots
+                        or self._failures.keys() & {old[robot].server, new[robot].server}}:
+            new = {**new, **stuck}
+            # Whoever has prepared for such a robot must be told again.
+            steps = phases(old, new, alive, steps.prepare)
+            self._call(steps.prepare)
+        return new, steps
 
     def _call(self, duties: Duties) -> None:
         """Call the servers of one phase and keep what they let go."""
@@ -112,6 +126,12 @@ class Transition:
                 prompt=prompt, prompt_stamp=known.prompt_stamp))
         return AssignRobots.Request(epoch=self._epoch, term=self._terms.get(server, 0),
                                     robots=items)
+
+
+def _standbys(old: Mapping[str, Place], new: Mapping[str, Place],
+              alive: Collection[str]) -> dict[str, str]:
+    """Return the next servers of the robots that living servers hand over."""
+    return {robot: new[robot].server for robot in moving(old, new, alive)}
 
 
 def _handover(status: RobotStatus, lost: bool) -> RobotAssignment:

@@ -82,6 +82,8 @@ class SimulatedManager:
         """The lives that it believes in."""
         self._running: dict[str, Place] = {}
         self._reasons: list[tuple[float, str]] = []
+        self._lost = False
+        """Whether a server was lost since the last plan."""
         self._busy = False
 
     def begin(self, models: Mapping[str, str]) -> None:
@@ -116,6 +118,7 @@ class SimulatedManager:
 
     def _bury(self, server: SimulatedServer) -> None:
         del self._alive[server.name]
+        self._lost = True
         self._running = {robot: place for robot, place in self._running.items()
                          if place.server != server.name}
 
@@ -128,13 +131,15 @@ class SimulatedManager:
         """Plan for what is known now, for all reasons that there are."""
         now = self._agenda.now
         reasons, self._reasons = self._reasons, []
+        urgent, self._lost = self._lost, False
         asked = _Asked(tuple(why for _, why in reasons), min(since for since, _ in reasons), now,
                        dict(self._models), dict(self._running), dict(self._alive))
         hosts = {name: server.models for name, server in self._alive.items()}
         loaded = {model for models in hosts.values() for model in models}
         models = {robot: model for robot, model in self._models.items() if model in loaded}
         try:
-            plan, unserved = plan_most(self._factory, models, hosts, asked.running)
+            plan, unserved = plan_most(self._factory, models, hosts, asked.running,
+                                       urgent=urgent)
         except PlanError as error:  # What runs goes on.
             self._note(asked, None, str(error))
             return

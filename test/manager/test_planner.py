@@ -7,12 +7,19 @@ from hypothesis import strategies as st
 import pytest
 
 from robion_ros.config import CameraConfig, FactoryConfig, ManagerConfig, ModelConfig, ServerConfig
+from robion_ros.manager import planner
 from robion_ros.manager.assignment import moved
 from robion_ros.manager.errors import InfeasiblePlan, NoServer, OverCapacity, Unserved
 from robion_ros.manager.evaluate import evaluate
 from robion_ros.manager.handover import Place
-from robion_ros.manager.planner import make_plan, make_problem, place_robots, plan_most
-from robion_ros.manager.traffic import TrafficPlan
+from robion_ros.manager.planner import (
+    make_plan,
+    make_problem,
+    place_robots,
+    plan_most,
+    URGENT_TIME,
+)
+from robion_ros.manager.traffic import solve, TrafficPlan, TrafficProblem
 
 CAPACITIES = {'a': 4, 'b': 2, 'c': 3}
 BOTH = {'s': ('a', 'b'), 't': ('a', 'b')}
@@ -127,6 +134,20 @@ def test_model_of_higher_priority_is_served_first() -> None:
         make_plan(first, models, {'s': ('a', 'b')}, {})
     plan = place_robots(caught.value.fitting, caught.value.best, models, {})
     assert set(plan.places) == {'b_1', 'b_2'}
+
+
+@pytest.mark.parametrize(('most', 'urgent', 'limit'), [
+    (30.0, False, 30.0), (30.0, True, URGENT_TIME), (0.05, True, 0.05)], ids=str)
+def test_a_plan_that_robots_wait_for_takes_little_time(
+        monkeypatch: pytest.MonkeyPatch, most: float, urgent: bool, limit: float) -> None:
+    given_times = []
+
+    def noted(problem: TrafficProblem, time_limit: float) -> TrafficPlan:
+        given_times.append(time_limit)
+        return solve(problem, time_limit)
+    monkeypatch.setattr(planner, 'solve', noted)
+    plan_most(make_factory(most), robots(a=3), BOTH, {}, urgent=urgent)
+    assert given_times == [limit]
 
 
 def test_the_most_are_planned_and_who_is_left_out_is_said() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the program searches: exact loads, time limit, hint."""
+"""How the program searches: exact loads, time limit, where it begins."""
 
 from dataclasses import replace
 import math
@@ -10,7 +10,7 @@ from robion_ros.manager import program
 from robion_ros.manager.errors import OverCapacity, TimeLimit
 from robion_ros.manager.evaluate import evaluate
 from robion_ros.manager.program import build, in_order, minimise, order
-from robion_ros.manager.traffic import solve, TrafficPlan, TrafficProblem
+from robion_ros.manager.traffic import solve, TrafficProblem
 
 LIMIT = 30.0
 """Far more than any of these needs, s."""
@@ -73,12 +73,6 @@ def test_large_factory_has_a_plan_within_the_limit(make_problem) -> None:
     assert plan.bound <= evaluate(problem, plan)
 
 
-def test_hint_of_another_problem_does_no_harm(make_problem) -> None:
-    problem = make_problem({'a': 4, 'b': 1}, {'s': {'a': 4, 'b': 4}, 't': {'a': 4, 'b': 4}})
-    hint = TrafficPlan({('s', 'a'): 9, ('gone', 'a'): 3, ('t', 'gone'): 1}, 0, True, 0, 0.0)
-    assert evaluate(problem, solve(problem, LIMIT, hint)) == 0
-
-
 def test_no_time_leaves_a_packed_plan(make_problem) -> None:
     problem = factory(make_problem)
     plan = solve(problem, 0.0)
@@ -86,12 +80,12 @@ def test_no_time_leaves_a_packed_plan(make_problem) -> None:
     assert (plan.optimal, plan.bound) == (False, 0)
 
 
-def test_search_begins_at_the_hint(make_problem) -> None:
+def test_search_begins_at_what_runs(make_problem) -> None:
     problem = factory(make_problem)
-    hint = solve(problem, LIMIT)
-    assert hint.optimal
-    bare = solve(problem, 0.0)
-    assert solve(problem, 0.0, hint).objective == hint.objective < bare.objective
+    best = solve(problem, LIMIT)
+    assert best.optimal
+    bare, near = (solve(replace(problem, running=running), 0.0) for running in ({}, best.robots))
+    assert near.objective == best.objective < bare.objective
 
 
 def test_no_time_to_prove_that_robots_do_not_fit(make_problem) -> None:

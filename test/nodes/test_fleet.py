@@ -2,13 +2,14 @@
 """What the manager knows of the servers, from statuses alone."""
 
 from collections.abc import Callable, Iterator
-from threading import Thread
+from threading import Thread, Timer
 from time import monotonic
 
 import pytest
 import rclpy
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
+from rclpy.task import Future
 from std_msgs.msg import UInt64
 
 from robion_ros.config import MAX_CAPACITY
@@ -18,6 +19,7 @@ from robion_ros.nodes import absences
 from robion_ros.nodes import fleet as module
 from robion_ros.nodes.convert import to_duration
 from robion_ros.nodes.fleet import ATTEMPTS, capacities, Fleet, places
+from robion_ros.nodes.spin import Flag
 from robion_ros.srv import AssignRobots
 
 pytestmark = pytest.mark.ros
@@ -93,22 +95,24 @@ def test_robots_that_are_not_ready_are_returned(fleet: Fleet, ready, missing) ->
     for server in 'st':
         fleet._on_status(server, ServerStatus(state=ACTIVE, robots=[
             robot(name, ready=(server, name) in ready) for name in ('r1', 'r2')]))
-    assert fleet.wait_ready({'r1': 't', 'r2': 't'}, {}, 0.05) == missing
+    assert fleet.wait_ready({'r1': 't', 'r2': 't'}, {}, 'st', 0.05) == (missing, set(), False)
 
 
 def test_ready_before_the_server_was_told_does_not_count(fleet: Fleet) -> None:
-    fleet._on_status('s', ServerStatus(epoch=6, robots=[robot('r1', ready=True)]))
-    assert fleet.wait_ready({'r1': 's'}, {'s': 7}, 0.05) == {'r1': 's'}
-    fleet._on_status('s', ServerStatus(epoch=7, robots=[robot('r1', ready=True)]))
-    assert fleet.wait_ready({'r1': 's'}, {'s': 7}, 0.05) == {}
+    for epoch, missing in ((6, {'r1': 's'}), (7, {})):
+        fleet._on_status('s', ServerStatus(state=ACTIVE, epoch=epoch,
+                                           robots=[robot('r1', ready=True)]))
+        assert fleet.wait_ready({'r1': 's'}, {'s': 7}, 's', 0.05).unready == missing
 
 
 def test_robot_that_becomes_ready_ends_the_wait(fleet: Fleet) -> None:
     begin = monotonic()
+    fleet._server_timeout = 60.0
+    fleet._on_status('s', ServerStatus(state=ACTIVE))
     thread = Thread(target=fleet._on_status, args=(
-        's', ServerStatus(robots=[robot('r1', ready=True)])))
+        's', ServerStatus(state=ACTIVE, robots=[robot('r1', ready=True)])))
     thread.start()
-    assert fleet.wait_ready({'r1': 's'}, {}, 60.0) == {}
+    assert fleet.wait_ready({'r1': 's'}, {}, 's', 60.0) == ({}, set(), False)
     assert monotonic() - begin < 30.0
     thread.join()
 
@@ -175,10 +179,37 @@ def test_nobody_waits_for_a_server_that_dies_meanwhile(fleet: Fleet) -> None:
     fleet._call_timeout = 60.0
     begin = monotonic()
     fleet._on_status('s', ServerStatus(state=ACTIVE))
-    assert fleet.wait_ready({'r1': 's'}, {}, 60.0) == {'r1': 's'}
+    assert fleet.wait_ready({'r1': 's'}, {}, 's', 60.0) == ({'r1': 's'}, {'s'}, True)
     fleet._on_status('s', ServerStatus(state=ACTIVE))
     assert fleet.call_all({'s': AssignRobots.Request(epoch=3)}) == {'s': None}
+    assert fleet.call_all({'s': AssignRobots.Request(epoch=3)}) == {'s': None}  # It is dead.
     assert monotonic() - begin < 30.0
+
+
+def test_robots_of_a_lost_server_do_not_wait_until_others_are_ready(fleet: Fleet) -> None:
+    fleet._server_timeout = 0.3
+    begin = monotonic()
+    for name in 'st':
+        fleet._on_status(name, ServerStatus(state=ACTIVE))
+    fleet._on_beat('t', UInt64())
+    fleet._on_status('s', ServerStatus(state=ServerStatus.INACTIVE))
+    assert fleet.wait_ready({'r1': 't'}, {}, 'st', 60.0) == ({'r1': 't'}, {'s'}, True)
+    assert monotonic() - begin < 30.0
+
+
+def test_the_end_of_the_process_ends_waiting_but_not_what_was_begun(
+        fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = Flag()
+    monkeypatch.setattr(module, 'STOPPED', stopped)
+    fleet._server_timeout = fleet._call_timeout = 60.0
+    fleet._on_status('s', ServerStatus(state=ACTIVE))
+    stopped.set()
+    assert fleet.wait_ready({'r1': 's'}, {}, 's', 60.0) == ({'r1': 's'}, set(), True)
+    answer = AssignRobots.Response(success=True)
+    future = Future()
+    fleet._clients['s'].call_async = lambda request: future
+    Timer(0.2, future.set_result, [answer]).start()
+    assert fleet.call_all({'s': AssignRobots.Request(epoch=3)}) == {'s': answer}
 
 
 def test_a_server_is_alive_while_its_heart_beats_in_the_term_that_it_speaks_of(

@@ -19,7 +19,8 @@ Clock = Callable[[float], None]
 def at(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Return a function that sets the clock, s."""
     def set_to(now: float) -> None:
-        monkeypatch.setattr(module, 'monotonic', lambda: now)
+        for clock in ('monotonic', 'boottime'):
+            monkeypatch.setattr(module, clock, lambda: now)
 
     set_to(0.0)
     return set_to
@@ -53,11 +54,28 @@ def test_what_came_before_the_gap_stays_void(at: Clock) -> None:
     assert lease.covers(5.0)
 
 
+def test_a_machine_that_was_suspended_has_a_gap(
+        at: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its monotonic clock stood still."""
+    lease = Lease(0.4)
+    at(0.1)
+    term = lease.beat()
+    monkeypatch.setattr(module, 'boottime', lambda: 60.1)
+    assert not lease.covers(0.1)
+    assert lease.beat() > term and lease.gap == 60.0
+
+
+def test_the_clocks_that_are_used_go_on() -> None:
+    before = module.boottime()
+    assert 0 < before <= module.boottime()
+
+
 def test_what_comes_while_a_new_term_begins_is_of_the_old_one(
         monkeypatch: pytest.MonkeyPatch) -> None:
     """Its term is asked for after it came: it must not seem to have come after the gap."""
     lease = Lease(0.4)
     monkeypatch.setattr(module, 'monotonic', lambda: 5.0 if lease._lock.locked() else 4.0)
+    monkeypatch.setattr(module, 'boottime', lambda: lease._beaten + 1.0)
     lease.beat()
     assert not lease.covers(4.5)
 
@@ -67,7 +85,8 @@ def test_whoever_a_manager_may_have_given_up_answers_nothing_of_before(gaps: lis
     """A manager gives a server up that it has not heard for its whole timeout."""
     now = 0.0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, 'monotonic', lambda: now)
+        for clock in ('monotonic', 'boottime'):
+            patch.setattr(module, clock, lambda: now)
         lease = Lease(0.4)
         given_up, terms = -1.0, [lease.term]
         for gap in gaps:

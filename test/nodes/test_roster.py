@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from std_msgs.msg import String
 
 from robion_ros.core import Dropped, DropReason
 from robion_ros.msg import RobotStatus
@@ -104,6 +105,36 @@ def test_a_repeated_call_gives_the_same_answer_until_the_robots_are_released(
     bench.roster.release_all()
     with pytest.raises(Refusal, match='call again with a greater one'):
         bench.apply(1, place('r'))
+
+
+@pytest.mark.parametrize('live', [True, False])
+def test_a_robot_that_returns_has_the_instruction_of_the_server_it_comes_from(
+        bench: Bench, live: bool) -> None:
+    """Also where its clock was set back meanwhile: what is remembered here is older."""
+    def hear(prompt: str, stamp: int, live: bool) -> None:
+        bench.roster.robots['r']._on_prompt(live, String(data=prompt), stamp)
+    bench.apply(1, place('r'))
+    hear('old', 5_000, True)
+    released, = bench.apply(2).released
+    assert (released.prompt, released.prompt_stamp) == ('old', 5_000)
+    bench.settle()
+    bench.apply(3, place('r', standby=True))
+    hear('new', 4_000, live)
+    handed = {'prompt': 'new', 'prompt_stamp': 4_000, 'last_request': 20}
+    for epoch, model in ((4, 'arm'), (5, 'eye')):
+        bench.apply(epoch, place('r', model, **handed))
+        handover = bench.roster.robots['r'].handover
+        assert (handover.prompt, handover.prompt_stamp, handover.last_request) == (
+            'new', 4_000, 20)
+
+
+def test_an_instruction_that_nobody_else_knows_is_remembered(bench: Bench) -> None:
+    bench.apply(1, place('r'))
+    bench.roster.robots['r']._on_prompt(True, String(data='sort'), 5_000)
+    bench.apply(2)
+    bench.settle()
+    bench.apply(3, place('r'))
+    assert bench.roster.robots['r'].handover.prompt == 'sort'
 
 
 def test_a_kind_of_trouble_does_not_keep_another_from_being_said(

@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 from threading import Event
+from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,6 +87,32 @@ def test_calls_of_before_are_refused_and_those_of_after_are_taken(
     server.arm.observe(9)
     world.until(lambda: server.arm.chunks)
     assert server.arm.chunks[0].request > number
+
+
+def test_a_call_that_comes_before_the_timer_lets_go_as_well(
+        world: Any, server: SimpleNamespace, fakes: Any,
+        capfd: pytest.CaptureFixture[str]) -> None:
+    """What waits in the engine is cancelled, and it is said, whichever of them comes first."""
+    node, done, counters = server.node, Event(), server.node._memories['r'].counters
+    fakes['pick'][0].gate.clear()
+    server.arm.observe(7)
+    world.until(lambda: not world.ended())
+    before = counters.cancelled
+    stop(world, server)
+
+    def in_one_turn() -> None:
+        turn.cancel()
+        server.held.set()
+        while node._lease.term == server.term:
+            sleep(0.01)
+        node._on_assign(AssignRobots.Request(epoch=2, term=server.term), AssignRobots.Response())
+        done.set()
+    turn = node.create_timer(0.001, in_one_turn)
+    world.until(done.is_set)
+    fakes['pick'][0].gate.set()
+    world.until(lambda: world.statuses['server_0'].term > server.term)
+    world.until(lambda: counters.cancelled == before + 1)
+    assert 'held up for' in capfd.readouterr().err
 
 
 def test_executor_that_hangs_stops_the_heart(world: Any, robot: Make,

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans put into force at servers that answer, refuse or are silent."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from robion_ros.manager.handover import Place
+from robion_ros.manager.handover import moving, Place
 from robion_ros.msg import RobotAssignment, RobotStatus
 from robion_ros.nodes import transition
+from robion_ros.nodes.fleet import Waited
 from robion_ros.nodes.transition import NUMBER_MARGIN, Transition
 from robion_ros.srv import AssignRobots
 
@@ -32,7 +34,11 @@ class FakeFleet:
     reported: dict[str, RobotStatus] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
     """Requests at the server that answers a robot."""
-    ready: bool = True
+    ready: frozenset[str] = frozenset(ROBOTS)
+    lost: frozenset[str] = frozenset()
+    """Servers that die while robots are waited for."""
+    ends: bool = False
+    """Whether the manager is told to end meanwhile."""
     calls: list[dict[str, AssignRobots.Request]] = field(default_factory=list)
     doubled: set[str] = field(default_factory=set)
     last_epoch: int = 7
@@ -44,12 +50,17 @@ class FakeFleet:
         return self.reported
 
     def wait_ready(self, standbys: dict[str, str], epochs: dict[str, int],
-                   timeout: float) -> dict[str, str]:
+                   servers: Collection[str], timeout: float) -> Waited:
         assert timeout == 3.0
         assert all(epochs[server] for server in standbys.values())
         for robot, server in standbys.items():
             assert self.held[server][robot].standby
-        return {} if self.ready else standbys
+        unready = {robot: server for robot, server in standbys.items()
+                   if robot not in self.ready}
+        lost = self.lost & set(servers)
+        for server in lost:
+            self.held[server] = {}
+        return Waited(unready, lost, bool(lost) or self.ends)
 
     def call_all(self, requests):
         self.calls.append(dict(requests))
@@ -99,12 +110,16 @@ places = st.dictionaries(st.sampled_from(ROBOTS), st.builds(
 
 @given(places, places, st.dictionaries(
     st.tuples(st.sampled_from(SERVERS), st.integers(1, 4)),
-    st.sampled_from(['refuse', 'silent', 'lost']), max_size=3), st.sets(st.sampled_from(SERVERS)))
+    st.sampled_from(['refuse', 'silent', 'lost']), max_size=3), st.sets(st.sampled_from(SERVERS)),
+    st.frozensets(st.sampled_from(ROBOTS)), st.frozensets(st.sampled_from(SERVERS), max_size=1),
+    st.booleans())
 def test_whatever_fails_no_robot_is_answered_twice_and_what_is_said_is_so(
-        old, new, failing, unsure) -> None:
-    fleet = make_fleet(old, failing=failing)
+        old, new, failing, unsure, ready, lost, ends) -> None:
+    fleet = make_fleet(old, failing=failing, ready=ready, lost=lost, ends=ends)
     applied = apply(fleet, old, new, unsure=unsure)
     assert not fleet.doubled
+    if ends or lost & applied.failures.keys():  # Who was ready has moved, the others stayed.
+        new = {**new, **{robot: old[robot] for robot in moving(old, new, SERVERS) - ready}}
     for robot, place in applied.places.items():
         if place.server not in applied.failures:
             assert fleet.active(robot) == [place.server]
@@ -112,7 +127,7 @@ def test_whatever_fails_no_robot_is_answered_twice_and_what_is_said_is_so(
     if not applied.failures:
         assert applied.places == new
         assert {robot for robots in fleet.held.values() for robot in robots} == set(new)
-    assert set(applied.failures) <= {server for server, _ in failing}
+    assert set(applied.failures) <= {server for server, _ in failing} | lost
     # Robots that no failed server has to do with are where they shall be.
     for robot in new:
         servers = {new[robot].server, old.get(robot, new[robot]).server}
@@ -187,10 +202,34 @@ def test_numbers_of_robots_that_nobody_knows_are_greater_than_any_before() -> No
 @pytest.mark.parametrize('ready', [True, False])
 def test_robots_that_were_not_heard_are_moved_and_named(ready) -> None:
     old, new = {'r1': Place('a', 's')}, {'r1': Place('a', 't'), 'r2': Place('a', 't')}
-    fleet = make_fleet(old, ready=ready)
+    fleet = make_fleet(old, ready=frozenset(['r1'] if ready else []))
     applied = apply(fleet, old, new)
     assert applied.unready == ({} if ready else {'r1': 't'})
     assert applied.places == new and fleet.active('r1') == ['t']
+
+
+@pytest.mark.parametrize(('values', 'failures'), [
+    ({'ends': True}, []), ({'lost': frozenset('u')}, ['u'])], ids=['the manager ends', 'a loss'])
+def test_robots_that_were_not_heard_stay_when_there_is_no_time(values, failures) -> None:
+    old = {robot: Place('a', 's') for robot in ('r1', 'r2')} | {'r3': Place('a', 'u')}
+    new = {robot: Place('a', 't') for robot in ('r1', 'r2')} | {'r3': Place('a', 'u')}
+    fleet = make_fleet(old, ready=frozenset(['r1']), **values)
+    applied = apply(fleet, old, new)
+    assert (fleet.active('r1'), fleet.active('r2')) == (['t'], ['s'])
+    assert applied.places == new | {'r2': Place('a', 's')}
+    assert (list(applied.failures), applied.unready) == (failures, {})
+    assert 'r2' not in fleet.held['t']  # It listens no more.
+
+
+def test_robots_of_a_next_server_that_is_lost_stay_and_it_is_not_called() -> None:
+    old = {robot: Place('a', 's') for robot in ('r1', 'r2')}
+    new = {'r1': Place('a', 't'), 'r2': Place('a', 'u')}
+    fleet = make_fleet(old, lost=frozenset('t'))
+    applied = apply(fleet, old, new)
+    assert (fleet.active('r1'), fleet.active('r2')) == (['s'], ['u'])
+    assert applied.places == {'r1': Place('a', 's'), 'r2': Place('a', 'u')}
+    assert applied.failures == {'t': 't was lost while robots moved'}
+    assert len(fleet.told('t', 'r1')) == 1
 
 
 def test_default_of_a_model_is_not_handed_over_as_an_instruction() -> None:

@@ -217,8 +217,8 @@ class Floor:
         thread = Thread(target=spinner.spin)
         thread.start()
         ending = ExitStack()
-        for step in (manager.destroy_node, manager.close, spinner.shutdown, thread.join,
-                     spinner.stop):
+        for step in (manager.destroy_node, spinner.shutdown, thread.join, spinner.stop,
+                     manager.close):
             ending.callback(step)
         self.exits.callback(ending.close)
         return ending.close
@@ -246,6 +246,14 @@ class Floor:
         while not condition():
             assert monotonic() < end, what or f'{self.places}, {self.diagnostics[-3:]}'
             sleep(0.02)
+
+    @staticmethod
+    def holds(condition: Callable[[], object], seconds: float) -> bool:
+        """Return whether a condition holds within so many s."""
+        end = monotonic() + seconds
+        while not condition() and monotonic() < end:
+            sleep(0.02)
+        return bool(condition())
 
     def known(self, robot: str) -> int:
         """Return the request that the manager has heard of last."""

@@ -4,9 +4,15 @@
 import signal
 import subprocess
 import sys
+from threading import Event
 from time import monotonic
+from types import SimpleNamespace
 
 import pytest
+
+from robion_ros.msg import Population
+
+from .conftest import FACTORY
 
 pytestmark = pytest.mark.ros
 
@@ -54,6 +60,52 @@ def test_signal_ends_it_while_it_waits_for_a_server(floor, launch) -> None:
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=PATIENCE)
     assert (process.returncode, 'Traceback' in output) == (0, False), output
+
+
+ONE_EACH = FACTORY.replace('server_0: {models: [pick, place]}', 'server_0: {models: [pick]}'
+                           ).replace('server_1: {models: [pick, place]}',
+                                     'server_1: {models: [place]}')
+"""Where every robot goes follows from its model."""
+MOVE = Population(model='place', robots=['robot_3', 'robot_4', 'robot_5'])
+
+
+@pytest.fixture
+def moving(floor, launch):
+    """Return a factory that can be told to move a robot, and its manager."""
+    floor.add('server_0', models=['pick'])
+    floor.add('server_1', models=['place'])
+    process = launch('-p', 'handover_timeout:=3600.0')
+    floor.until(lambda: floor.settled(5))
+    return floor, process
+
+
+@pytest.mark.parametrize('floor', [ONE_EACH], indirect=True, ids=['one each'])
+def test_a_robot_that_waits_for_its_move_stays_where_it_is_at_a_signal(moving) -> None:
+    floor, process = moving
+    before = floor.places
+    floor.servers['server_1'].ready = False
+    floor.ask(MOVE)
+    floor.until(lambda: 'robot_3' in floor.servers['server_1'].robots)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, floor.places) == (0, before), output
+    assert 'did not answer' not in output
+
+
+@pytest.mark.parametrize('floor', [ONE_EACH], indirect=True, ids=['one each'])
+def test_a_robot_that_was_let_go_is_taken_over_after_a_signal(moving) -> None:
+    floor, process = moving
+    asked, go_on = Event(), Event()
+    floor.servers['server_0'].hold = SimpleNamespace(wait=lambda timeout: (
+        asked.set(), go_on.wait(timeout)))
+    floor.ask(MOVE)
+    floor.until(asked.is_set)
+    process.send_signal(signal.SIGTERM)
+    assert not floor.holds(lambda: process.poll() is not None, 0.3)
+    go_on.set()
+    output, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, output
+    assert floor.places['robot_3'] == ('place', 'server_1')
 
 
 def test_second_manager_is_refused_and_the_first_goes_on(floor, launch) -> None:
