@@ -247,14 +247,6 @@ class Floor:
             assert monotonic() < end, what or f'{self.places}, {self.diagnostics[-3:]}'
             sleep(0.02)
 
-    @staticmethod
-    def holds(condition: Callable[[], object], seconds: float) -> bool:
-        """Return whether a condition holds within so many s."""
-        end = monotonic() + seconds
-        while not condition() and monotonic() < end:
-            sleep(0.02)
-        return bool(condition())
-
     def known(self, robot: str) -> int:
         """Return the request that the manager has heard of last."""
         status = self.manager._fleet.robots().get(robot)

@@ -101,7 +101,8 @@ def test_a_robot_that_was_let_go_is_taken_over_after_a_signal(moving) -> None:
     floor.ask(MOVE)
     floor.until(asked.is_set)
     process.send_signal(signal.SIGTERM)
-    assert not floor.holds(lambda: process.poll() is not None, 0.3)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.3)
     go_on.set()
     output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, output
