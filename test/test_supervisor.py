@@ -155,8 +155,7 @@ def test_what_dies_is_started_again_and_counted(log: Log) -> None:
         assert not both.wait(0)
     assert '[robion] a was ended by signal 9 (Killed); starts again in 0.05 s (restart 1)' in (
         log.lines)
-    assert both.restarts['a'] == 1
-    assert both.restarts['b'] >= 2
+    assert both.restarts['a'] == 1 and both.restarts['b'] >= 2
     assert both.pids == {}
 
 
@@ -272,8 +271,8 @@ def test_signals_end_everything_quietly(
     out, error = process.communicate(timeout=60)
     assert (process.returncode, error) == (0, '')
     lines = out.splitlines()
-    assert set(lines) <= {'[a] up', '[b] up', '[a] bye', '[b] bye', 'interrupted'}
-    assert {'[a] bye', '[b] bye'} <= set(lines)
+    assert {'[a] bye', '[b] bye'} <= set(lines) <= {
+        '[a] up', '[b] up', '[a] bye', '[b] bye', 'interrupted'}
     assert lines[-1] == 'interrupted'
     assert all(map(is_gone, pids))
 
@@ -287,8 +286,7 @@ def test_signal_while_all_is_ending_changes_nothing(
     process.send_signal(signal.SIGINT)
     out, error = process.communicate(timeout=60)
     assert (process.returncode, error) == (0, '')
-    assert '[a] bye\n' in out
-    assert out.endswith('ended\n')
+    assert '[a] bye\n' in out and out.endswith('ended\n')
 
 
 @pytest.mark.skipif(sys.platform != 'linux', reason='PR_SET_PDEATHSIG is of Linux')
