@@ -47,11 +47,12 @@ def serve() -> int:
     from rclpy.executors import SingleThreadedExecutor
 
     from robion_ros.engine.engine import Engine
+    from robion_ros.engine.in_flight import InFlight
     from robion_ros.nodes import server
     from robion_ros.nodes.served_robot import ServedRobot
     from robion_ros.nodes.serving import Serving
     from robion_ros.nodes.spinner import Spinner
-    found: dict[str, list[Any]] = {'heard': [], 'formed': [], 'ticks': [], 'cpu': []}
+    found: dict[str, list[Any]] = {'heard': [], 'formed': [], 'locksteps': [], 'cpu': []}
 
     def before(kind: type, name: str, note: Callable[..., None]) -> None:
         plain = getattr(kind, name)
@@ -65,17 +66,10 @@ def serve() -> int:
         published = max(frame.published_ns for frame in draft.frames)
         found['formed'].append((monotonic(), (time_ns() - published) / 1e6))
 
-    def watch_ticks(engine: Any) -> None:
-        plain = engine._pipeline.tick
-
-        def tick(batch: Any, in_flight: Any, answer: Any) -> Any:
-            start = monotonic()
-            result = plain(batch, in_flight, answer)
-            entered = in_flight.entering.batch if in_flight and in_flight.entering else None
-            found['ticks'].append((start, monotonic(), *(
-                len(one.tickets) if one else 0 for one in (batch, entered))))
-            return result
-        engine._pipeline.tick = tick
+    def note_lockstep(engine: Any, ended: InFlight | None) -> None:
+        if ended and ended.seconds:
+            found['locksteps'].append((ended.started, ended.started + ended.seconds, *(
+                load.batch if load else 0 for load in ended.loads)))
 
     def sample() -> None:
         while True:
@@ -87,7 +81,7 @@ def serve() -> int:
     for name in ('_on_frame', '_on_state'):
         before(ServedRobot, name, lambda *_: found['heard'].append(monotonic()))
     before(Serving, '_submit', note_formed)
-    before(Engine, '_run', watch_ticks)
+    before(Engine, '_record', note_lockstep)
     if os.environ[EXECUTOR] == 'single':
         def single(hurries: Callable[[], bool] = lambda: True) -> Spinner:
             return Spinner(SingleThreadedExecutor())
@@ -166,9 +160,10 @@ def read_probes(found: Mapping[str, Any], begin: float, end: float) -> dict[str,
     """Return the figures of a server between two moments, s of time.monotonic()."""
     def within(rows: Sequence[Any]) -> list[Any]:
         return [row for row in rows if begin <= row[0] < end]
-    ticks = within(found['ticks'])
-    pair = Counter((vlm, adit) for _, _, vlm, adit in ticks if vlm and adit).most_common(1)[0][0]
-    gaps = [after[0] - before[1] for before, after in pairwise(ticks)
+    locksteps = within(found['locksteps'])
+    pair = Counter((vlm, adit) for _, _, vlm, adit in locksteps
+                   if vlm and adit).most_common(1)[0][0]
+    gaps = [after[0] - before[1] for before, after in pairwise(locksteps)
             if before[2] and after[3]]
     cpu = within(found['cpu'])
     seconds = cpu[-1][0] - cpu[0][0]
@@ -178,7 +173,7 @@ def read_probes(found: Mapping[str, Any], begin: float, end: float) -> dict[str,
         'cpu_percent': {name: round(100 * (cpu[-1][1][name] - cpu[0][1][name]) / seconds, 1)
                         for name in ('process', *THREADS)},
         'batches': pair,
-        'lockstep_ms': spread([1e3 * (stop - start) for start, stop, *sizes in ticks
+        'lockstep_ms': spread([1e3 * (stop - start) for start, stop, *sizes in locksteps
                                if tuple(sizes) == pair]),
         'gap_ms': spread([1e3 * gap for gap in gaps]),
         'formed_ms': spread([late for _, late in within(found['formed'])]),

@@ -5,6 +5,8 @@ Files of a checkpoint folder, and what is said of one that is missing or not wha
 Knows neither layouts nor tensors.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 import json
 from math import isfinite
 from pathlib import Path
@@ -56,6 +58,37 @@ def parse_json(path: Path) -> Any:
         raise CheckpointError(f'{path} cannot be read: {error.strerror}') from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f'{path} is not JSON: {error}') from error
+
+
+@dataclass(frozen=True)
+class Fields:
+    """What a JSON file holds, with errors that name it."""
+
+    path: Path
+    values: Mapping[str, Any]
+    mend: str = ''
+    """Ends errors; {} is the key."""
+
+    def read(self, keys: str, kind: type[Value], default: Value | None = None) -> Value:
+        """Return a value at keys with points between them, or its default where it has none."""
+        *outer, last = keys.split('.')
+        values: Any = self.values
+        try:
+            for key in outer:
+                values = unfold(values, key, dict)
+            if default is not None and values.get(last) is None:
+                return default
+            return unfold(values, last, kind)
+        except ValueError as error:
+            where = f'{keys}: ' if outer else ''
+            mend = self.mend.format(keys)
+            raise CheckpointError(f'{self.path}: {where}{error}{mend}') from error
+
+    def expect(self, keys: str, wanted: Any) -> None:
+        """Raise CheckpointError unless a value is left out or the one that is served."""
+        found = self.read(keys, type(wanted), wanted)
+        if found != wanted:
+            raise CheckpointError(f'{self.path}: {keys} is {found!r}, only {wanted!r} is served')
 
 
 def unfold(values: Any, key: str, kind: type[Value]) -> Value:

@@ -10,19 +10,14 @@ chunks.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 import math
-from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 import torch.nn.functional as F
 
-from robion_ros.config import FieldError, ModelConfig
-from robion_ros.core import Observation
-from robion_ros.models import checkpoint, layers
-from robion_ros.models.description import Description, misfits
+from robion_ros.config import ModelConfig
+from robion_ros.models import layers
 from robion_ros.models.dit import (
     action_embedding,
     AdapterLayer,
@@ -31,11 +26,11 @@ from robion_ros.models.dit import (
     SelfLayer,
     step_embedding,
 )
-from robion_ros.models.gr00t_checkpoint import Gr00tSource, read_folder, read_source
+from robion_ros.models.family import Family, FamilyModel, without_checkpoint
+from robion_ros.models.gr00t_checkpoint import read_folder
 from robion_ros.models.gr00t_config import CONFIGS, FULL, Gr00tConfig, KEYS
 from robion_ros.models.gr00t_network import Gr00tNetwork, STEP_WIDTH
 from robion_ros.models.gr00t_processing import Gr00tProcessing
-from robion_ros.models.network import build, make_blank
 from robion_ros.models.protocol import Tensors
 
 LAYERS = layers.DecoderLayer, AdapterLayer, CrossLayer, SelfLayer
@@ -45,14 +40,15 @@ LAST_EPSILON = 1e-6
 """Of the norm behind the last layer."""
 
 
-class Gr00t:
+class Gr00t(FamilyModel):
     """The model in two stages; protocol.Model says what each function is for."""
+
+    config: Gr00tConfig
+    network: Gr00tNetwork
 
     def __init__(self, config: Gr00tConfig, network: Gr00tNetwork,
                  processing: Gr00tProcessing | None = None) -> None:
-        self.processing = processing or Gr00tProcessing.made_up(config)
-        self.config = self.processing.config
-        self.network, self.spec = network, self.config.spec
+        super().__init__(network, processing or Gr00tProcessing.made_up(config))
         with torch.no_grad():
             self._prepare_times()
 
@@ -79,10 +75,6 @@ class Gr00t:
         self.out_weight = narrow.weight @ out.weight
         self.out_bias = F.linear(out.bias, narrow.weight, narrow.bias)
         self.places = net.position_embedding.weight[:c.horizon]
-
-    def preprocess(self, observation: Observation) -> Tensors:
-        """Turn one observation into the VLM stage's inputs, without the batch axis."""
-        return self.processing.preprocess(observation)
 
     @torch.inference_mode()
     def vlm(self, inputs: Tensors) -> Tensors:
@@ -141,11 +133,6 @@ class Gr00t:
             actions = actions + velocity / self.config.steps
         return actions
 
-    @property
-    def denoising_steps(self) -> int:
-        """How many steps lead from noise to actions."""
-        return self.config.steps
-
     @torch.inference_mode()
     def adit_begin(self, context: Tensors) -> Tensors:
         """Turn a context into what every step needs: own [B, N, W] are the tokens that stay."""
@@ -181,47 +168,16 @@ class Gr00t:
         """Draw the noise [B, T, A'] of a batch on the CPU, row i from seeds[i] alone."""
         return layers.draw_noise(seeds, self.config.horizon, self.config.padded_action)
 
-    def postprocess(self, actions: Tensor, observation: Observation) -> np.ndarray:
-        """Turn one row [T, A'] into float32 [T, A] in the robot's units."""
-        return self.processing.postprocess(actions)
+
+def made_up(model: ModelConfig, config: Gr00tConfig) -> Gr00tProcessing:
+    """Return the processing of random weights."""
+    most = config.padded_state, config.padded_action
+    return Gr00tProcessing.made_up(without_checkpoint(model, config, most,
+                                                      cameras=len(model.cameras)))
 
 
-def configure(model: ModelConfig) -> Gr00tSource:
-    """Read what the checkpoint says, or make sizes up for the robots of a model."""
-    if model.checkpoint and model.architecture == FULL.architecture:
-        return read_source(model)
-    if model.checkpoint:
-        raise FieldError('checkpoint', f'{model.architecture} is served with random weights '
-                                       'alone; leave it out')
-    config = CONFIGS[model.architecture]
-    for field, given, most in (('joints', len(model.joints), config.padded_state),
-                               ('actions', len(model.action_names), config.padded_action)):
-        if given > most:
-            raise FieldError(field, f'are {given}, {model.architecture} takes at most {most}')
-    return Gr00tSource(Gr00tProcessing.made_up(replace(
-        config, cameras=len(model.cameras), state_size=len(model.joints),
-        action_size=len(model.action_names),
-        step_duration=model.step_duration or config.step_duration)))
-
-
-def blank(source: Gr00tSource, device: torch.device) -> Gr00tNetwork:
-    """Return the network as it is on a device, without weights."""
-    config = source.processing.config
-    return make_blank(Gr00tNetwork, config, device).choose(config.embodiment)
-
-
-def load(model: ModelConfig, source: Gr00tSource, device: torch.device,
-         progress: checkpoint.Progress | None = None) -> Gr00t:
-    """Build the model on a device: bfloat16 on a GPU, else float32."""
-    config = source.processing.config
-    network = build(Gr00tNetwork, config, model, source.folder, KEYS, LAYERS, device, progress,
-                    lambda network: network.choose(config.embodiment))
-    return Gr00t(config, network, source.processing)
-
-
-def inspect(folder: Path, tokenizer: str = '') -> Description:
-    """Say what a checkpoint folder holds, and what it lacks."""
-    found = read_folder(folder)
-    with torch.device('meta'):
-        network = Gr00tNetwork(found.config)
-    return found.describe(tokenizer, misfits(folder, network, KEYS))
+FAMILY = Family(
+    configs=CONFIGS, keys={FULL.architecture: KEYS}, network=Gr00tNetwork, compiled=LAYERS,
+    model=Gr00t, read_folder=read_folder, made_up=made_up,
+    shape=lambda network, config: network.choose(config.embodiment))
+configure, blank, load, inspect = FAMILY.configure, FAMILY.blank, FAMILY.load, FAMILY.inspect

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from robion_ros.config import FieldError, ModelConfig
+from robion_ros.config import ModelConfig
 from robion_ros.models import isaac_folder, lerobot_folder
 from robion_ros.models.cameras import place_cameras
 from robion_ros.models.description import Description
@@ -26,15 +26,13 @@ from robion_ros.models.gr00t_processing import (
     lerobot_words,
     SPECIAL,
 )
-from robion_ros.models.hub import locate
-from robion_ros.models.isaac_units import Change, Range
+from robion_ros.models.isaac_units import Range
 from robion_ros.models.key_table import count_layers
-from robion_ros.models.layouts import check_architecture, detect, Layout
-from robion_ros.models.processing import IDENTITY, Span
-from robion_ros.models.protocol import ModelSpec
-from robion_ros.models.shards import open_shards
+from robion_ros.models.layouts import detect, Layout
+from robion_ros.models.policy_folder import read_sizes, Shapes
+from robion_ros.models.processing import Change, IDENTITY, Span
 from robion_ros.models.tokenizer import Tokenizer
-from robion_ros.models.tokenizer_files import find_tokenizer, open_tokenizer
+from robion_ros.models.tokenizer_files import open_tokenizer
 
 TOKENIZER = ('vocab.json, merges.txt and added_tokens.json of '
              'lerobot/eagle2hg-processor-groot-n1p5')
@@ -43,38 +41,25 @@ VISION_HEADS = 16
 PACK, UNPACK = 'groot_pack_inputs_v3', 'groot_action_unpack_unnormalize_v1'
 OWN_STEPS = PACK, 'groot_eagle_encode_v3', 'groot_eagle_collate_v3', UNPACK
 """Steps of lerobot's policy; Gr00tProcessing does what they do."""
-SERVED: Sequence[tuple[tuple[str, ...], Any, Any]] = (
-    (('action_head_cfg', 'diffusion_model_cfg', 'interleave_self_attention'), True, False),
-    (('action_head_cfg', 'diffusion_model_cfg', 'norm_type'), 'ada_norm', 'ada_norm'),
-    (('action_head_cfg', 'diffusion_model_cfg', 'positional_embeddings'), None, 'sinusoidal'),
-    (('action_head_cfg', 'vl_self_attention_cfg', 'positional_embeddings'), None, 'sinusoidal'),
-    (('action_head_cfg', 'use_vlln'), True, True), (('action_head_cfg', 'add_pos_embed'), True,
-                                                    True),
-    (('backbone_cfg', 'project_to_dim'), None, 1536))
+SERVED: Sequence[tuple[str, Any, Any]] = (
+    ('action_head_cfg.diffusion_model_cfg.interleave_self_attention', True, False),
+    ('action_head_cfg.diffusion_model_cfg.norm_type', 'ada_norm', 'ada_norm'),
+    ('action_head_cfg.diffusion_model_cfg.positional_embeddings', None, 'sinusoidal'),
+    ('action_head_cfg.vl_self_attention_cfg.positional_embeddings', None, 'sinusoidal'),
+    ('action_head_cfg.use_vlln', True, True), ('action_head_cfg.add_pos_embed', True, True),
+    ('backbone_cfg.project_to_dim', None, 1536))
 """Where in config.json stands what has to be so, and what it is where nothing stands."""
+NUMBERS = (
+    ('expert_heads', 'action_head_cfg.diffusion_model_cfg.num_attention_heads', None),
+    ('adapter_heads', 'action_head_cfg.vl_self_attention_cfg.num_attention_heads', None),
+    ('horizon', 'action_head_cfg.action_horizon', None),
+    ('steps', 'action_head_cfg.num_inference_timesteps', None),
+    ('buckets', 'action_head_cfg.num_timestep_buckets', 1000))
+"""Sizes that stand there, and what they are where nothing does; None: they must."""
 CROP_NOTE = 'pictures are cut to the middle 95 % of their sides, as Isaac-GR00T does by default'
 BASE_NOTE = ('the base model {!r} is no folder here: heads, steps and horizon are taken to be '
              'those of nvidia/GR00T-N1.5-3B')
 RANGES, UNSCALED = 'scaled from ranges to -1 ... 1', 'not scaled: there are no statistics'
-
-
-@dataclass(frozen=True)
-class Gr00tSource:
-    """What a GR00T is made of beside its weights."""
-
-    processing: Gr00tProcessing
-    folder: Path | None = None
-    """Of the weights; None: they are random."""
-
-    @property
-    def sizes(self) -> Gr00tConfig:
-        """What the time of a request depends on, and more."""
-        return self.processing.config
-
-    @property
-    def spec(self) -> ModelSpec:
-        """The model's interface to a robot."""
-        return self.processing.config.spec
 
 
 @dataclass(frozen=True)
@@ -102,52 +87,31 @@ class Gr00tFolder:
         """Open the tokenizer."""
         return open_tokenizer(self.path, configured, TOKENIZER, self.config.vocabulary, SPECIAL)
 
-    def describe(self, tokenizer: str, problems: tuple[str, ...]) -> Description:
-        """Say what the folder holds; problems are those of the weights."""
-        c, path = self.config, find_tokenizer(self.path, tokenizer)
-        try:
-            self.tokenizer(tokenizer)
-        except (CheckpointError, ImportError) as error:
-            problems = (*problems, str(error))
+    def describe(self, tokenizer: str | None, problems: tuple[str, ...]) -> Description:
+        """Say what the folder holds; tokenizer is its file, problems are those of the rest."""
+        c = self.config
         return Description(
             c.architecture, self.layout, self.cameras, len(self.cameras), c.state_size,
             c.action_size, self.action_names, c.horizon, c.steps, self.step_duration,
-            c.image_size, c.prompt_tokens, *self.units, str(path) if path else None, self.notes,
-            problems)
+            c.image_size, c.prompt_tokens, *self.units, tokenizer, self.notes, problems)
 
-
-def read_source(model: ModelConfig) -> Gr00tSource:
-    """Read the checkpoint of a model of a factory file, for its robots."""
-    folder = locate(model.checkpoint)
-    check_architecture(detect(folder), model.architecture, folder)
-    found = read_folder(folder)
-    duration = model.step_duration or found.step_duration
-    if not duration:
-        raise FieldError('step_duration', f'checkpoint {folder} does not say how long one step of '
-                                          'a chunk lasts: write 1 / the frames per second of the '
-                                          'recordings that it was trained on')
-    order = place_cameras(model.cameras, found.cameras, found.renamed, folder)
-    config = replace(found.config, cameras=len(order), step_duration=duration)
-    return Gr00tSource(Gr00tProcessing.open(
-        config, found.tokenizer(model.tokenizer), order=order, state=found.state,
-        actions=found.actions, **found.processing), folder)
+    def serve(self, model: ModelConfig, step_duration: float) -> Gr00tProcessing:
+        """Return the processing for the robots of a factory file."""
+        order = place_cameras(model.cameras, self.cameras, self.renamed, self.path)
+        config = replace(self.config, cameras=len(order), step_duration=step_duration)
+        return Gr00tProcessing.open(
+            config, self.tokenizer(model.tokenizer), order=order, state=self.state,
+            actions=self.actions, **self.processing)
 
 
 def read_folder(folder: Path) -> Gr00tFolder:
     """Read what a folder says, without a robot; raise CheckpointError where it lacks something."""
     trait = detect(folder)
-    with open_shards(folder) as shards:
-        shapes = {name: shards.shapes[key] for name, key in KEYS.pairs(shards.keys)}
-        place = shards.place
-    try:
-        config = sized(FULL, shapes)
-    except (LookupError, ValueError, ZeroDivisionError) as error:
-        raise CheckpointError(f'{place} does not fit the model: {error} is missing or has another '
-                              f'shape than in any {trait.architecture}') from error
+    config = read_sizes(folder, KEYS, FULL, sized)
     return (_lerobot if trait.layout == 'lerobot' else _isaac)(folder, config)
 
 
-def sized(config: Gr00tConfig, shapes: Mapping[str, Sequence[int]]) -> Gr00tConfig:
+def sized(config: Gr00tConfig, shapes: Shapes) -> Gr00tConfig:
     """Return a configuration with the sizes that a checkpoint's tensors have."""
     vocabulary, width = shapes['embed_tokens.weight']
     vision_width, _, patch_size, _ = shapes['vision_tower.patch_embedding.weight']
@@ -175,32 +139,27 @@ def sized(config: Gr00tConfig, shapes: Mapping[str, Sequence[int]]) -> Gr00tConf
 
 def with_heads(config: Gr00tConfig, fields: Mapping[str, Any], place: Path) -> Gr00tConfig:
     """Return a configuration with what its tensors do not tell; fields are of a config.json."""
-    for path, served, default in SERVED:
-        found = _at(fields, path, default)
+    for keys, served, default in SERVED:
+        found = _at(fields, keys, default)
         if found != served:
-            raise CheckpointError(f'{place}: {".".join(path)} is {found!r}, must be {served!r}: '
-                                  'another network is not served')
-    layers = _at(fields, ('backbone_cfg', 'select_layer'), -1)
+            raise CheckpointError(f'{place}: {keys} is {found!r}, must be {served!r}: another '
+                                  'network is not served')
+    layers = _at(fields, 'backbone_cfg.select_layer', -1)
     if layers != config.layers:
         raise CheckpointError(f'{place}: backbone_cfg.select_layer is {layers!r}, the weights '
                               f'have {config.layers} layers')
-    head = 'action_head_cfg'
-    numbers = {
-        'expert_heads': (head, 'diffusion_model_cfg', 'num_attention_heads'),
-        'adapter_heads': (head, 'vl_self_attention_cfg', 'num_attention_heads'),
-        'horizon': (head, 'action_horizon'), 'steps': (head, 'num_inference_timesteps'),
-        'buckets': (head, 'num_timestep_buckets')}
-    found = {name: _at(fields, path, 1000 if name == 'buckets' else None)
-             for name, path in numbers.items()}
-    for name, number in found.items():
+    numbers: dict[str, Any] = {}
+    for name, keys, default in NUMBERS:
+        number = _at(fields, keys, default)
         if type(number) is not int or number < 1:
-            raise CheckpointError(f'{place}: {".".join(numbers[name])} is {number!r}, must be a '
-                                  'whole number from 1')
-    return _checked(replace(config, **found), fields, place)
+            raise CheckpointError(f'{place}: {keys} is {number!r}, must be a whole number from 1')
+        numbers[name] = number
+    return _checked(replace(config, **numbers), fields, place)
 
 
-def _at(fields: Any, path: Sequence[str], default: Any) -> Any:
-    for key in path:
+def _at(fields: Any, keys: str, default: Any) -> Any:
+    """Return what stands at keys with points between them: null, too, is an answer here."""
+    for key in keys.split('.'):
         if not isinstance(fields, Mapping) or key not in fields:
             return default
         fields = fields[key]
@@ -258,14 +217,14 @@ def _lerobot(folder: Path, sizes: Gr00tConfig) -> Gr00tFolder:
         raise CheckpointError(f'{folder / CONFIG}: a state has {states} values, the weights take '
                               f'at most {sizes.padded_state}')
     config = replace(sizes, embodiment=embodiment, state_size=states, action_size=actions)
-    base = Path(policy.field('base_model_path', str, ''))
+    base = Path(policy.fields.read('base_model_path', str, ''))
     base = base if base.is_absolute() else folder / base
     notes: tuple[str, ...] = ()
-    if policy.fields.get('base_model_path') and (base / CONFIG).is_file():
-        config = with_heads(config, read_json(base) | dict(policy.fields), base / CONFIG)
+    if policy.fields.values.get('base_model_path') and (base / CONFIG).is_file():
+        config = with_heads(config, read_json(base) | dict(policy.fields.values), base / CONFIG)
     else:
-        config = _checked(config, policy.fields, folder / CONFIG)
-        notes = (BASE_NOTE.format(policy.fields.get('base_model_path')),)
+        config = _checked(config, policy.fields.values, policy.fields.path)
+        notes = (BASE_NOTE.format(policy.fields.values.get('base_model_path')),)
     changes = [_range(step, key, size, folder) for step, key, size in (
         (pack, lerobot_folder.STATE, states), (unpack, lerobot_folder.ACTION, actions))]
     units = [RANGES if isinstance(change, Range) else UNSCALED for change in changes]

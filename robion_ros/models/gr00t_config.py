@@ -72,6 +72,11 @@ class Gr00tConfig:
         return tuple(int(step / self.steps * self.buckets) for step in range(self.steps))
 
     @property
+    def padded_size(self) -> int:
+        """Values that the network takes of a state."""
+        return self.padded_state
+
+    @property
     def image_tokens(self) -> int:
         """Tokens of a picture."""
         return (self.image_size // self.patch_size) ** 2

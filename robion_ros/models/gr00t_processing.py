@@ -7,22 +7,16 @@ worded as the code words it that a checkpoint comes from. Pictures, units and th
 arguments. Knows neither networks nor files.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 import re
 from zlib import crc32
 
-import numpy as np
-import torch
 from torch import Tensor
 
-from robion_ros.core import Observation
 from robion_ros.models.gr00t_config import Gr00tConfig
 from robion_ros.models.gr00t_pictures import squeezed
-from robion_ros.models.isaac_units import Change
-from robion_ros.models.processing import check_observation, IDENTITY, pad_tokens, pad_values
-from robion_ros.models.protocol import Tensors
+from robion_ros.models.policy_processing import Picture, PolicyProcessing, Wording
+from robion_ros.models.processing import pad_tokens
 from robion_ros.models.tokenizer import PADDING, Tokenizer
 
 BEGIN = '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n'
@@ -31,24 +25,19 @@ OPENING, CLOSING = '<image {}><img>', '</img>'
 SPECIAL = '<|im_start|>', '<|im_end|>', '<img>', '</img>', '<IMG_CONTEXT>'
 """Words that are one token each."""
 STANDS_FOR_A_PICTURE = re.compile(r'<(image|video)-\d+>|<IMG_CONTEXT>')
-CACHED = 1024
-"""Prompts whose tokens are remembered."""
-
-Wording = Callable[[str], str]
-"""Turns an instruction into the text that stands behind the pictures."""
 
 
-def isaac_words(prompt: str) -> str:
+def isaac_words(prompt: str) -> tuple[str]:
     """Word an instruction as Isaac-GR00T does: as it is."""
-    return prompt
+    return (prompt,)
 
 
-def lerobot_words(prompt: str) -> str:
+def lerobot_words(prompt: str) -> tuple[str]:
     """Word an instruction as lerobot does: as a list of Python."""
-    return str([prompt])
+    return (str([prompt]),)
 
 
-def formal_words(prompt: str) -> str:
+def formal_words(prompt: str) -> tuple[str]:
     """Word it so after everything but small letters, digits and spaces is taken out."""
     kept = ''.join(letter for letter in prompt.lower() if letter.isalnum() or letter.isspace())
     return lerobot_words(kept)
@@ -70,23 +59,15 @@ class WordTokenizer:
 
 
 @dataclass(frozen=True, eq=False)
-class Gr00tProcessing:
+class Gr00tProcessing(PolicyProcessing):
     """Everything between a robot's units and those of the network."""
 
     config: Gr00tConfig
-    tokenizer: Tokenizer
-    frame: tuple[int, ...]
-    """Tokens of the text before the last picture's end, those before each picture in a row."""
-    picture: Callable[[np.ndarray, int], Tensor] = squeezed
+    picture: Picture = squeezed
     wording: Wording = lerobot_words
-    state: Change = IDENTITY
-    actions: Change = IDENTITY
-    order: tuple[int, ...] | None = None
-    """Places of the network's pictures among the robot's; by default they are the same."""
-
-    def __post_init__(self) -> None:
-        remembered = lru_cache(CACHED)(self._tokens)
-        object.__setattr__(self, '_remembered', remembered)
+    """The text that stands behind the pictures."""
+    frame: tuple[int, ...] = ()
+    """Tokens of the text before the last picture's end, those before each picture in a row."""
 
     @classmethod
     def open(cls, config: Gr00tConfig, tokenizer: Tokenizer, **rest: object) -> 'Gr00tProcessing':
@@ -96,35 +77,19 @@ class Gr00tProcessing:
         parts = [tokenizer.encode(text) for text in texts]
         config = replace(config, text_before=tuple(map(len, parts)))
         frame = tuple(token for part in parts for token in part)
-        return cls(config, tokenizer, frame, **rest)  # type: ignore[arg-type]
+        return cls(config, tokenizer, frame=frame, **rest)  # type: ignore[arg-type]
 
     @classmethod
     def made_up(cls, config: Gr00tConfig) -> 'Gr00tProcessing':
         """Return that of random weights."""
         return cls.open(config, WordTokenizer(config.vocabulary))
 
-    def preprocess(self, observation: Observation) -> Tensors:
-        """Turn one observation into the VLM stage's inputs, without the batch axis."""
-        c = self.config
-        check_observation(observation, c.spec)
-        seen = [self.picture(observation.images[place], c.image_size)
-                for place in self.order or range(c.cameras)]
-        state = self.state.apply(observation.state)[:c.padded_state]
-        tokens, token_mask = self._remembered(observation.prompt)  # type: ignore[attr-defined]
-        return {'images': torch.stack(seen), 'image_mask': torch.ones(len(seen), dtype=torch.bool),
-                'tokens': tokens, 'token_mask': token_mask,
-                'state': pad_values(state, c.padded_state)}
-
-    def postprocess(self, actions: Tensor) -> np.ndarray:
-        """Turn one row [T, A'] into float32 [T, A] in the robot's units."""
-        return self.actions.invert(actions.numpy(force=True)[:, :self.config.action_size])
-
-    def _tokens(self, prompt: str) -> tuple[Tensor, Tensor]:
+    def instruction_tokens(self, prompt: str) -> tuple[Tensor, Tensor]:
         """Return the tokens of the whole text, and which are real."""
         if STANDS_FOR_A_PICTURE.search(prompt):
             raise ValueError(f'the prompt {prompt!r:.200} holds a word that stands for a '
                              'picture')
-        tokens = self.tokenizer.encode(CLOSING + self.wording(prompt) + END)
+        tokens = self.tokenizer.encode(CLOSING + ''.join(self.wording(prompt)) + END)
         if len(tokens) - 1 > self.config.prompt_tokens:
             raise ValueError(f'the prompt {prompt!r:.200} has {len(tokens) - 1} tokens with what '
                              f'ends it, the model reads {self.config.prompt_tokens}: shorten it, '

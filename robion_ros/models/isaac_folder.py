@@ -30,7 +30,8 @@ from robion_ros.models.isaac_configs import (
     make_data_config,
     scaled,
 )
-from robion_ros.models.isaac_units import Change, make_change, MODES, Parts, Rotation
+from robion_ros.models.isaac_units import make_change, MODES, Parts, Rotation
+from robion_ros.models.processing import Change
 
 METADATA = 'experiment_cfg/metadata.json'
 ROTATIONS = 'quaternion', 'axis_angle'

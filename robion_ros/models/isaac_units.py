@@ -9,21 +9,10 @@ models.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from robion_ros.models.processing import IDENTITY, Span
-
-
-class Change(Protocol):
-    """How the robot's units become the model's and the model's the robot's."""
-
-    def apply(self, values: np.ndarray) -> np.ndarray:
-        """Turn the robot's units [..., n] into the model's [..., m], float32."""
-
-    def invert(self, values: np.ndarray) -> np.ndarray:
-        """Turn the model's units [..., n] into the robot's, float32."""
+from robion_ros.models.processing import Change, IDENTITY, Span
 
 
 class Range(Span):

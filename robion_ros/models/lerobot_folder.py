@@ -16,7 +16,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from robion_ros.models.folder import CheckpointError, CONFIG, read_json, require, unfold
+from robion_ros.models.folder import CheckpointError, CONFIG, Fields, read_json, require, unfold
 from robion_ros.models.processing import IDENTITY, Scaling, Span, Units
 
 BEFORE, AFTER = 'policy_preprocessor.json', 'policy_postprocessor.json'
@@ -54,7 +54,7 @@ class Policy:
     """What the folder holds beside the weights."""
 
     folder: Path
-    fields: Mapping[str, Any]
+    fields: Fields
     """Of config.json."""
     before: tuple[Step, ...]
     after: tuple[Step, ...]
@@ -80,18 +80,9 @@ class Policy:
         shape = self._features(where).get(key, {}).get('shape')
         if not (isinstance(shape, list) and len(shape) == 1 and type(shape[0]) is int
                 and shape[0] > 0):
-            raise CheckpointError(f'{self.folder / CONFIG}: {where}.{key}.shape is {shape!r}, '
-                                  'must be a list of one number above 0')
+            raise CheckpointError(f'{self.fields.path}: {where}.{key}.shape is {shape!r}, must be '
+                                  'a list of one number above 0')
         return int(shape[0])
-
-    def field(self, key: str, kind: type[Any], default: Any = None) -> Any:
-        """Return a value of config.json, or its default, if there is one, where it has none."""
-        if self.fields.get(key) is None and default is not None:
-            return default
-        try:
-            return unfold(self.fields, key, kind)
-        except ValueError as error:
-            raise CheckpointError(f'{self.folder / CONFIG}: {error}') from error
 
     def step(self, name: str) -> Step | None:
         """Return a step of either pipeline."""
@@ -131,11 +122,11 @@ class Policy:
         return mask
 
     def _features(self, where: str) -> Mapping[str, Mapping[str, Any]]:
-        found = self.field(where, dict)
+        found = self.fields.read(where, dict)
         try:
             return {key: unfold(found, key, dict) for key in found}
         except ValueError as error:
-            raise CheckpointError(f'{self.folder / CONFIG}: {where}: {error}') from error
+            raise CheckpointError(f'{self.fields.path}: {where}: {error}') from error
 
 
 def read_policy(folder: Path, own: Collection[str] = ()) -> Policy:
@@ -143,7 +134,7 @@ def read_policy(folder: Path, own: Collection[str] = ()) -> Policy:
     if (folder / 'adapter_config.json').is_file():
         raise CheckpointError(f'checkpoint {folder} holds an adapter (LoRA): merge it into its '
                               'base model, with merge_and_unload of peft, and save that')
-    fields = read_json(folder)
+    fields = Fields(folder / CONFIG, read_json(folder))
     policy = Policy(folder, fields, _read_steps(folder, BEFORE), _read_steps(folder, AFTER))
     for step in (*policy.before, *policy.after):
         if step.name not in NEUTRAL and step.name not in own:

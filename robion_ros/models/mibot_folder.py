@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 import math
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from robion_ros.config import nearest
-from robion_ros.models.folder import CheckpointError, CONFIG, read_json, unfold
+from robion_ros.models.folder import CheckpointError, CONFIG, Fields, read_json, unfold
 
 PREPROCESSOR = 'preprocessor_config.json'
 LEAST_PIXELS, MOST_PIXELS = 56 * 56, 28 * 28 * 1280
@@ -26,8 +26,6 @@ MOVES = 1e-5
 BICUBIC = 3
 MOST_SIDE = 8192
 """Rows or columns of a picture."""
-
-Value = TypeVar('Value')
 
 
 @dataclass(frozen=True)
@@ -73,30 +71,10 @@ class MibotFolder:
     """What the folder holds beside the weights."""
 
     folder: Path
-    fields: Mapping[str, Any]
+    fields: Fields
     """Of config.json."""
-    pictures: Mapping[str, Any]
+    pictures: Fields
     """Of preprocessor_config.json."""
-
-    def field(self, keys: str, kind: type[Value], default: Value | None = None) -> Value:
-        """Return a value of config.json at keys with points between them."""
-        values: Any = self.fields
-        *outer, last = keys.split('.')
-        try:
-            for key in outer:
-                values = unfold(values, key, dict)
-            if default is not None and values.get(last) is None:
-                return default
-            return unfold(values, last, kind)
-        except ValueError as error:
-            raise CheckpointError(f'{self.folder / CONFIG}: {keys}: {error}') from error
-
-    def expect(self, keys: str, wanted: Any) -> None:
-        """Raise CheckpointError unless config.json leaves a value out or has the one served."""
-        found = self.field(keys, type(wanted), wanted)
-        if found != wanted:
-            raise CheckpointError(f'{self.folder / CONFIG}: {keys} is {found!r}, only {wanted!r} '
-                                  'is served')
 
     @property
     def robots(self) -> tuple[str, ...]:
@@ -107,34 +85,33 @@ class MibotFolder:
     def robot(self) -> str:
         """Return the kind of robot that is served."""
         known = self.robots
-        chosen = self.field('robot_type', str, known[0] if len(known) == 1 else '')
+        chosen = self.fields.read('robot_type', str, known[0] if len(known) == 1 else '')
         if not chosen:
             raise CheckpointError(f'checkpoint {self.folder} has statistics of several robots, '
                                   f'{", ".join(known)}: write one of these as robot_type into '
                                   f'{CONFIG}')
         if chosen not in known:
-            raise CheckpointError(f'{self.folder / CONFIG}: robot_type is {chosen!r}, '
-                                  f'{PREPROCESSOR} has no statistics of it; '
-                                  f'{nearest(chosen, known)}')
+            raise CheckpointError(f'{self.fields.path}: robot_type is {chosen!r}, {PREPROCESSOR} '
+                                  f'has no statistics of it; {nearest(chosen, known)}')
         return chosen
 
     @property
     def client(self) -> Client:
         """Return what is done before the model: as published, but for what config.json says."""
         known = CLIENTS.get(self.robot, CLIENTS['libero_all'])
-        views = self.field('views', dict, dict(known.views))
+        views = self.fields.read('views', dict, dict(known.views))
         sizes: dict[str, Any] = {name: known.sizes.get(name, SQUARE) for name in views}
-        sizes |= self.field('image_sizes', dict, {})
+        sizes |= self.fields.read('image_sizes', dict, {})
         for name, size in sizes.items():
             if name not in views or not (isinstance(size, list | tuple) and len(size) == 2 and all(
                     type(side) is int and 0 < side <= MOST_SIDE for side in size)):
                 raise CheckpointError(
-                    f'{self.folder / CONFIG}: image_sizes.{name} is {size!r}: must be a list of '
+                    f'{self.fields.path}: image_sizes.{name} is {size!r}: must be a list of '
                     f'rows and columns, from 1 to {MOST_SIDE}, and {name} one of '
                     f'{", ".join(views)}')
-        crop = self.field('crop_ratio', float, known.crop)
+        crop = self.fields.read('crop_ratio', float, known.crop)
         if not (0 < crop <= 1 and views and all(isinstance(view, str) for view in views.values())):
-            raise CheckpointError(f'{self.folder / CONFIG}: crop_ratio {crop} must be above 0 and '
+            raise CheckpointError(f'{self.fields.path}: crop_ratio {crop} must be above 0 and '
                                   f'at most 1, and views {views} names by camera')
         return Client(views, {name: (size[0], size[1]) for name, size in sizes.items()}, crop)
 
@@ -151,53 +128,52 @@ class MibotFolder:
             if not (deviation > MOVES).any():
                 raise ValueError(f'no deviation is above {MOVES}')
         except (OverflowError, TypeError, ValueError) as error:
-            raise CheckpointError(f'{self.folder / PREPROCESSOR}: action_config.{robot}: '
+            raise CheckpointError(f'{self.pictures.path}: action_config.{robot}: '
                                   f'{error}') from error
         return Statistics(mean, deviation)
 
     def seen_size(self, rows: int, columns: int, factor: int) -> tuple[int, int]:
         """Return the rows and columns of pixels that the network sees of a picture."""
         # The library's processor that this is served with reads these, and not size.
-        limits = [self.pictures.get(key) or default for key, default in (
+        limits = [self.pictures.values.get(key) or default for key, default in (
             ('min_pixels', LEAST_PIXELS), ('max_pixels', MOST_PIXELS))]
         if not all(type(limit) is int and 0 < limit <= MOST_SIDE ** 2 for limit in limits):
-            raise CheckpointError(f'{self.folder / PREPROCESSOR}: min_pixels and max_pixels are '
+            raise CheckpointError(f'{self.pictures.path}: min_pixels and max_pixels are '
                                   f'{limits}, must be whole numbers from 1 to {MOST_SIDE ** 2}')
         return smart_size(rows, columns, factor, limits[0], limits[1])
 
     def pixels(self) -> tuple[float, list[float], list[float]]:
         """Return the factor, the means and the deviations that pixels are scaled by."""
+        values = self.pictures.values
         wanted = {'do_resize': True, 'do_rescale': True, 'do_normalize': True,
                   'resample': BICUBIC}
         for key, value in wanted.items():
-            if self.pictures.get(key, value) != value:
-                raise CheckpointError(f'{self.folder / PREPROCESSOR}: {key} is '
-                                      f'{self.pictures[key]!r}, only {value!r} is served')
+            if values.get(key, value) != value:
+                raise CheckpointError(f'{self.pictures.path}: {key} is {values[key]!r}, only '
+                                      f'{value!r} is served')
         try:
-            mean, deviation = (unfold(self.pictures, f'image_{name}', list)
-                               for name in ('mean', 'std'))
-            factor = float(self.pictures.get('rescale_factor', 1 / 255))
+            mean, deviation = (unfold(values, f'image_{name}', list) for name in ('mean', 'std'))
+            factor = float(values.get('rescale_factor', 1 / 255))
             if not len(mean) == len(deviation) == 3 or 0 in deviation or not (
                     np.isfinite([factor, *map(float, mean), *map(float, deviation)]).all()):
                 raise ValueError('image_mean and image_std must have three numbers, the latter '
                                  'not 0, and these and rescale_factor must be finite')
             return factor, [float(each) for each in mean], [float(each) for each in deviation]
         except (OverflowError, TypeError, ValueError) as error:
-            raise CheckpointError(f'{self.folder / PREPROCESSOR}: {error}') from error
+            raise CheckpointError(f'{self.pictures.path}: {error}') from error
 
     def _action_config(self) -> Mapping[str, Any]:
-        try:
-            found = unfold(self.pictures, 'action_config', dict)
-            if not found:
-                raise ValueError('action_config is empty')
-            return found
-        except ValueError as error:
-            raise CheckpointError(f'{self.folder / PREPROCESSOR}: {error}') from error
+        found = self.pictures.read('action_config', dict)
+        if not found:
+            raise CheckpointError(f'{self.pictures.path}: action_config is empty')
+        return found
 
 
 def read_mibot(folder: Path) -> MibotFolder:
     """Read what the folder holds beside the weights."""
-    return MibotFolder(folder, read_json(folder), read_json(folder, PREPROCESSOR))
+    fields, pictures = (Fields(folder / name, read_json(folder, name))
+                        for name in (CONFIG, PREPROCESSOR))
+    return MibotFolder(folder, fields, pictures)
 
 
 def smart_size(rows: int, columns: int, factor: int, least: int, most: int) -> tuple[int, int]:

@@ -9,17 +9,17 @@ added to config.json under the names it has there. Knows no architecture.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from robion_ros.models.folder import CheckpointError, CONFIG, parse_json, read_json, unfold
+from robion_ros.models.folder import CheckpointError, CONFIG, Fields, parse_json, read_json, unfold
 from robion_ros.models.processing import IDENTITY, Scaling, Span, Units
 
 STATISTICS = 'norm_stats.json'
 CAMERAS = 'base_0_rgb', 'left_wrist_0_rgb', 'right_wrist_0_rgb'
 """Every policy has these, in this order."""
 LEAST = 1e-6
+MEND = ": write there the {} of the training's configuration"
 
 
 @dataclass(frozen=True)
@@ -27,20 +27,10 @@ class Assets:
     """What the folder holds beside the weights."""
 
     folder: Path
-    fields: Mapping[str, Any]
+    fields: Fields
     """Of config.json."""
     statistics: Mapping[str, Mapping[str, np.ndarray]]
     """Of state and actions: mean, std and, maybe, q01 and q99, float64; empty: there are none."""
-
-    def field(self, key: str, kind: type[Any], default: Any = None) -> Any:
-        """Return a value of config.json, or its default, if there is one, where it has none."""
-        if self.fields.get(key) is None and default is not None:
-            return default
-        try:
-            return unfold(self.fields, key, kind)
-        except ValueError as error:
-            raise CheckpointError(f'{self.folder / CONFIG}: {error}: write there the {key} of the '
-                                  "training's configuration") from error
 
     def units(self, key: str, quantiles: bool) -> Units:
         """Return how 'state' or 'actions' are scaled."""
@@ -84,7 +74,8 @@ def read_assets(folder: Path) -> Assets:
         names = ', '.join(str(path.parent.relative_to(folder / 'assets')) for path in found)
         raise CheckpointError(f'checkpoint {folder} has statistics of several robots, {names}: '
                               f'write one of these as asset_id into {CONFIG}')
-    return Assets(folder, fields, read_statistics(found[0]) if found else {})
+    return Assets(folder, Fields(folder / CONFIG, fields, MEND),
+                  read_statistics(found[0]) if found else {})
 
 
 def read_statistics(path: Path) -> dict[str, dict[str, np.ndarray]]:

@@ -8,27 +8,22 @@ actions, or, with kernels, for each step on both. Knows neither queues nor strea
 done to observations and chunks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 import math
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn, Tensor
 import torch.nn.functional as F
 
-from robion_ros.config import FieldError, ModelConfig
-from robion_ros.core import Observation
-from robion_ros.models import checkpoint, layers, pi0_steps
-from robion_ros.models.description import Description, misfits
+from robion_ros.config import ModelConfig
+from robion_ros.models import layers
 from robion_ros.models.expert import AdaptiveNorm, ExpertLayer, GemmaNorm, modulated
-from robion_ros.models.network import build, make_blank
-from robion_ros.models.pi0_checkpoint import read_folder, read_source
+from robion_ros.models.family import Family, FamilyModel, without_checkpoint
+from robion_ros.models.pi0_checkpoint import read_folder
 from robion_ros.models.pi0_config import CONFIGS, KEYS, Pi0Config
 from robion_ros.models.pi0_kernels import open_kernels, Pi0Kernels
 from robion_ros.models.pi0_processing import Pi0Processing
-from robion_ros.models.policy_folder import PolicySource, without_checkpoint
 from robion_ros.models.policy_processing import PolicyProcessing
 from robion_ros.models.protocol import Tensors
 
@@ -81,13 +76,15 @@ class Pi0Network(nn.Module):
         return self
 
 
-class Pi0:
+class Pi0(FamilyModel):
     """The model in two stages; protocol.Model says what each function is for."""
+
+    config: Pi0Config
+    network: Pi0Network
 
     def __init__(self, config: Pi0Config, network: Pi0Network,
                  processing: PolicyProcessing | None = None) -> None:
-        self.config, self.network, self.spec = config, network, config.spec
-        self.processing = processing or Pi0Processing(config)
+        super().__init__(network, processing or Pi0Processing(config))
         with torch.no_grad():
             self._prepare_times()
         self.kernels: Pi0Kernels | None = None
@@ -115,10 +112,6 @@ class Pi0:
         self.last_norms = net.norm.modulation(times)
         """[steps, 3, W]."""
 
-    def preprocess(self, observation: Observation) -> Tensors:
-        """Turn one observation into the VLM stage's inputs, without the batch axis."""
-        return self.processing.preprocess(observation)
-
     @torch.inference_mode()
     def vlm(self, inputs: Tensors) -> Tensors:
         """
@@ -143,85 +136,94 @@ class Pi0:
     @torch.inference_mode()
     def adit(self, context: Tensors, noise: Tensor) -> Tensor:
         """Integrate the velocity from time 1, noise, to time 0, actions."""
-        begun = self.adit_begin(context)
+        begun, actions = self.adit_begin(context), noise
         if self.kernels:
             return self.kernels.denoise(begun, noise)
-        turn, rooms = (begun['cos'], begun['sin']), begun['cache'].unbind(1)
-        actions = noise
         for step in range(self.config.steps):
-            velocity = self.velocity(actions, step, turn, begun['mask'], rooms)
+            mixed = F.linear(actions, self.mix_actions, self.mix_times[step])
+            velocity = self.velocity(begun, mixed, self.norms[step], self.last_norms[step])
             actions = actions - velocity / self.config.steps
         return actions
 
-    @property
-    def denoising_steps(self) -> int:
-        """How many steps lead from noise to actions."""
-        return self.config.steps
-
     @torch.inference_mode()
     def adit_begin(self, context: Tensors) -> Tensors:
-        """Turn a context into what every step needs."""
-        return pi0_steps.begin(self, context)
+        """
+        Turn a context into what every step needs.
+
+        cos and sin [B, 1, T, D], the turn of the tokens. For kernels: cache and valid as they
+        came, and of pi0 first [B, W], the state's token, which is turned like the others. For
+        layers: cache [B, layers, 2, G, K, D], of whose K tokens the last are the actions and the
+        one before them the state, and mask [B, 1, 1, K].
+        """
+        c = self.config
+        valid = F.pad(context['valid'], (0, c.own_tokens), value=True)
+        turn = self.turn(layers.positions(valid)[:, -c.own_tokens:])
+        if self.kernels:
+            own = {} if c.adaptive else {'first': self.network.state_proj(context['state'])}
+            return {'cache': context['cache'], 'valid': context['valid'], 'cos': turn[0],
+                    'sin': turn[1], **own}
+        # Tokens that nobody sees make the number of keys a multiple of eight.
+        spare = -valid.shape[1] % 8
+        cache = F.pad(context['cache'], (0, 0, spare, c.own_tokens))
+        mask = layers.attention_mask(F.pad(valid, (spare, 0), value=False), cache.dtype)
+        if not c.adaptive:
+            self.remember_state(context['state'], cache, mask, turn)
+        cos, sin = (table[:, :, -c.horizon:] for table in turn)
+        return {'cache': cache, 'mask': mask, 'cos': cos, 'sin': sin}
+
+    def remember_state(self, state: Tensor, cache: Tensor, mask: Tensor,
+                       turn: layers.Rotary) -> None:
+        """Write the keys and values of pi0's state token into cache, before the actions'."""
+        actions = self.config.horizon
+        x = self.network.state_proj(state)[:, None].to(cache.dtype)
+        turn, mask = (turn[0][:, :, :1], turn[1][:, :, :1]), mask[..., :-actions]
+        *rooms, last_room = cache[..., :-actions, :].unbind(1)
+        *first, last = self.network.expert
+        for layer, room, norms in zip(first, rooms, self.norms[0], strict=False):
+            x = layer(x, turn, mask, room, norms)
+        last.remember(x, turn, last_room, self.norms[0, -1])
 
     @torch.inference_mode()
     def adit_step(self, begun: Tensors, actions: Tensor, steps: Tensor) -> Tensor:
         """Move actions [B, T, A'] one step on, each row from its own of steps [B]."""
-        return pi0_steps.step(self, begun, actions, steps)
+        if self.kernels:
+            return self.kernels.step(begun, actions, steps)
+        times = self.mix_times.index_select(0, steps)[:, None]
+        mixed = F.linear(actions, self.mix_actions) + times
+        # A layer takes norms whose last axis is the width: here [2, 3, B, 1, W], a row's its own.
+        norms = self.norms.index_select(0, steps).movedim(0, 3).unsqueeze(-2)
+        last = self.last_norms.index_select(0, steps).movedim(0, 1).unsqueeze(-2)
+        return actions - self.velocity(begun, mixed, norms, last) / self.config.steps
 
-    def velocity(self, actions: Tensor, step: int, turn: layers.Rotary, mask: Tensor,
-                 rooms: Sequence[Tensor]) -> Tensor:
-        """Run the action expert once: where actions [B, T, A'] move at a step."""
-        net = self.network
-        x = F.linear(actions, self.mix_actions, self.mix_times[step])
-        x = x.to(rooms[0].dtype) if self.config.adaptive else (
-            net.action_time_mlp_out(F.silu(x).to(rooms[0].dtype)))
-        for layer, room, norms in zip(net.expert, rooms, self.norms[step], strict=True):
-            x = layer(x, turn, mask, room, norms)
-        return net.action_out_proj(modulated(x.float(), self.last_norms[step]))
+    def velocity(self, begun: Tensors, x: Tensor, norms: Tensor, last: Tensor) -> Tensor:
+        """Run the action expert once on x, actions mixed with the time: where they move."""
+        net, cache, turn = self.network, begun['cache'], (begun['cos'], begun['sin'])
+        x = x.to(cache.dtype) if self.config.adaptive else (
+            net.action_time_mlp_out(F.silu(x).to(cache.dtype)))
+        for layer, room, norm in zip(net.expert, cache.unbind(1), norms, strict=True):
+            x = layer(x, turn, begun['mask'], room, norm)
+        return net.action_out_proj(modulated(x.float(), last))
 
     def turn(self, places: Tensor) -> layers.Rotary:
         """Return the rotation of tokens at places [B, T]."""
         return layers.rotary(places, self.config.head_size)
 
-    def noise(self, seeds: Sequence[int]) -> Tensor:
-        """Draw the noise [B, T, A'] of a batch on the CPU, row i from seeds[i] alone."""
-        return layers.draw_noise(seeds, self.config.horizon, self.config.padded_size)
 
-    def postprocess(self, actions: Tensor, observation: Observation) -> np.ndarray:
-        """Turn one row [T, A'] into float32 [T, A] in the robot's units."""
-        return self.processing.postprocess(actions, observation)
-
-
-def configure(model: ModelConfig) -> PolicySource:
-    """Read what the checkpoint says, or make sizes up for the robots of a model."""
-    if model.checkpoint and model.architecture in KEYS:
-        return read_source(model)
-    if model.checkpoint:
-        raise FieldError('checkpoint', f'{model.architecture} is served with random weights '
-                                       'alone; leave it out')
-    config = without_checkpoint(model, CONFIGS[model.architecture])
-    return PolicySource(config, Pi0Processing(config))
+def open_pi0(config: Pi0Config, network: Pi0Network, processing: PolicyProcessing) -> Pi0:
+    """Return the model, on kernels where its device can run them."""
+    model = Pi0(config, network, processing)
+    if network.action_in_proj.weight.is_cuda:
+        model.kernels = open_kernels(model)
+    return model
 
 
-def blank(source: PolicySource, device: torch.device) -> Pi0Network:
-    """Return the network as it is on a device, without weights."""
-    return make_blank(Pi0Network, source.config, device)
+def made_up(model: ModelConfig, config: Pi0Config) -> PolicyProcessing:
+    """Return the processing of random weights."""
+    return Pi0Processing(without_checkpoint(model, config, (config.padded_size,) * 2,
+                                            cameras=len(model.cameras)))
 
 
-def load(model: ModelConfig, source: PolicySource, device: torch.device,
-         progress: checkpoint.Progress | None = None) -> Pi0:
-    """Build the model on a device: bfloat16 on a GPU, else float32."""
-    network = build(Pi0Network, source.config, model, source.folder,
-                    KEYS.get(model.architecture), LAYERS, device, progress)
-    pi0 = Pi0(source.config, network, source.processing)
-    if device.type == 'cuda':
-        pi0.kernels = open_kernels(pi0)
-    return pi0
-
-
-def inspect(folder: Path, tokenizer: str = '') -> Description:
-    """Say what a checkpoint folder holds, and what it lacks."""
-    found = read_folder(folder)
-    with torch.device('meta'):
-        network = Pi0Network(found.config)
-    return found.describe(tokenizer, misfits(folder, network, KEYS[found.config.architecture]))
+FAMILY = Family(
+    configs=CONFIGS, keys=KEYS, network=Pi0Network, compiled=LAYERS, model=open_pi0,
+    read_folder=read_folder, made_up=made_up)
+configure, blank, load, inspect = FAMILY.configure, FAMILY.blank, FAMILY.load, FAMILY.inspect

@@ -10,12 +10,10 @@ from dataclasses import replace
 import math
 from pathlib import Path
 
-from robion_ros.config import ModelConfig
 from robion_ros.models import openpi_folder, pictures
 from robion_ros.models.folder import CONFIG
-from robion_ros.models.hub import locate
 from robion_ros.models.key_table import count_layers
-from robion_ros.models.layouts import check_architecture, detect
+from robion_ros.models.layouts import detect
 from robion_ros.models.lerobot_folder import read_policy
 from robion_ros.models.pi0_config import CONFIGS, KEYS, Pi0Config
 from robion_ros.models.pi0_processing import openpi_words, Pi0Processing
@@ -23,7 +21,6 @@ from robion_ros.models.policy_folder import (
     check_numbers,
     from_lerobot,
     PolicyFolder,
-    PolicySource,
     read_sizes,
     Shapes,
 )
@@ -38,13 +35,6 @@ OPENPI_NOTE = ('what openpi does for a kind of robot (its policy files: signs, g
                'are next to the model')
 OWN_STEPS = 'pi0_new_line_processor', 'pi05_prepare_state_tokenizer_processor_step'
 """Steps of these policies; Pi0Processing does what they do."""
-
-
-def read_source(model: ModelConfig) -> PolicySource:
-    """Read the checkpoint of a model of a factory file, for its robots."""
-    folder = locate(model.checkpoint)
-    check_architecture(detect(folder), model.architecture, folder)
-    return read_folder(folder).serve(model)
 
 
 def read_folder(folder: Path) -> PolicyFolder:
@@ -82,18 +72,17 @@ def _lerobot(folder: Path, sizes: Pi0Config) -> PolicyFolder:
 
 def _openpi(folder: Path, sizes: Pi0Config) -> PolicyFolder:
     assets = openpi_folder.read_assets(folder)
-    in_prompt = sizes.adaptive and assets.field('discrete_state_input', bool, sizes.adaptive)
+    in_prompt = sizes.adaptive and assets.fields.read('discrete_state_input', bool, sizes.adaptive)
     states, actions = (assets.size(key, sizes.padded_size) for key in ('state', 'actions'))
     config = replace(
         sizes, cameras=len(openpi_folder.CAMERAS), state_size=states, action_size=actions,
-        horizon=assets.field('action_horizon', int),
-        prompt_tokens=assets.field('max_token_len', int, sizes.prompt_tokens),
+        horizon=assets.fields.read('action_horizon', int),
+        prompt_tokens=assets.fields.read('max_token_len', int, sizes.prompt_tokens),
         state_in_prompt=in_prompt, times_added_up=True)
     check_numbers(config, folder / CONFIG)
-    processing = Pi0Processing(
-        config, picture=pictures.smoothed, wording=openpi_words,
-        state=assets.units('state', sizes.adaptive).cut(states),
-        actions=assets.units('actions', sizes.adaptive).cut(actions))
-    return PolicyFolder(folder, 'openpi', config, processing, openpi_folder.CAMERAS, {},
-                        (assets.least('state'), assets.least('actions')), TOKENIZER,
-                        notes=(OPENPI_NOTE,))
+    return PolicyFolder(
+        folder, 'openpi', config,
+        Pi0Processing(config, picture=pictures.smoothed, wording=openpi_words),
+        assets.units('state', sizes.adaptive).cut(states),
+        assets.units('actions', sizes.adaptive).cut(actions), openpi_folder.CAMERAS, {},
+        (assets.least('state'), assets.least('actions')), TOKENIZER, notes=(OPENPI_NOTE,))

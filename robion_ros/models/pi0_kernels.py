@@ -36,7 +36,7 @@ class Pi0Kernels:
             denoise.check(expert, tiles)
 
     def denoise(self, begun: Tensors, noise: Tensor) -> Tensor:
-        """Turn noise [B, T, A'] into actions; begun is what pi0_steps.begin returns."""
+        """Turn noise [B, T, A'] into actions; begun is what Pi0.adit_begin returns."""
         tiles = for_batch(len(noise), ROOM.get())
         return self._kernels.denoise(self._expert, noise, begun['cache'], begun['valid'],
                                      (begun['cos'], begun['sin']), begun.get('first'),

@@ -11,19 +11,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from robion_ros.config import FieldError, ModelConfig
+from robion_ros.config import ModelConfig
 from robion_ros.models.cameras import place_cameras
 from robion_ros.models.description import Description
-from robion_ros.models.folder import CheckpointError, CONFIG
+from robion_ros.models.folder import CheckpointError
 from robion_ros.models.key_table import KeyTable
 from robion_ros.models.layouts import Layout
 from robion_ros.models.lerobot_folder import ACTION, Policy, STATE
 from robion_ros.models.policy_processing import PolicyProcessing
-from robion_ros.models.processing import IDENTITY, Scaling, Span
-from robion_ros.models.protocol import ModelSpec
+from robion_ros.models.processing import IDENTITY, Scaling, Span, Units
 from robion_ros.models.shards import open_shards
 from robion_ros.models.tokenizer import Tokenizer
-from robion_ros.models.tokenizer_files import BEGIN, find_tokenizer, open_tokenizer
+from robion_ros.models.tokenizer_files import BEGIN, open_tokenizer
 
 KINDS = {Scaling: 'scaled by mean and deviation', Span: 'scaled from a range to -1 ... 1'}
 UNSCALED = 'not scaled: there are no statistics'
@@ -37,28 +36,6 @@ Shapes = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
-class PolicySource:
-    """What a model is made of beside its weights."""
-
-    config: Any
-    """Sizes of the architecture."""
-    processing: PolicyProcessing
-    folder: Path | None = None
-    """Of the weights; None: they are random."""
-
-    @property
-    def sizes(self) -> Any:
-        """What the time of a request depends on, and more."""
-        return self.config
-
-    @property
-    def spec(self) -> ModelSpec:
-        """The model's interface to a robot."""
-        spec: ModelSpec = self.config.spec
-        return spec
-
-
-@dataclass(frozen=True)
 class PolicyFolder:
     """What a checkpoint folder says of a policy, before a robot is known."""
 
@@ -67,7 +44,9 @@ class PolicyFolder:
     config: Any
     """With as many cameras, states and actions as the policy has places for."""
     processing: PolicyProcessing
-    """Without tokenizer, and with cameras in the policy's order."""
+    """Without tokenizer and units, and with cameras in the policy's order."""
+    state: Units
+    actions: Units
     cameras: tuple[str, ...]
     renamed: Mapping[str, str]
     """Other names of cameras."""
@@ -79,21 +58,19 @@ class PolicyFolder:
     """The token that every prompt begins with; empty: none, or as the tokenizer's file says."""
     action_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    step_duration: float | None = None
+    """No such folder says it."""
 
     def tokenizer(self, configured: str) -> Tokenizer:
         """Open the tokenizer."""
         return open_tokenizer(self.path, configured, self.wanted, self.config.vocabulary,
                               (self.begin,) if self.begin else ())
 
-    def describe(self, tokenizer: str, problems: tuple[str, ...]) -> Description:
-        """Say what the folder holds; problems are those of the weights."""
-        c, path = self.config, find_tokenizer(self.path, tokenizer)
-        try:
-            self.tokenizer(tokenizer)
-        except (CheckpointError, ImportError) as error:
-            problems = (*problems, str(error))
+    def describe(self, tokenizer: str | None, problems: tuple[str, ...]) -> Description:
+        """Say what the folder holds; tokenizer is its file, problems are those of the rest."""
+        c = self.config
         units = [KINDS[type(units)] if units is not IDENTITY else UNSCALED
-                 for units in (self.processing.state, self.processing.actions)]
+                 for units in (self.state, self.actions)]
         if self.processing.relative is not None:
             units[1] += ', relative to the state'
         sizes = [most if words == UNSCALED else least for least, most, words in
@@ -101,38 +78,21 @@ class PolicyFolder:
         notes = self.notes + (UNSCALED_NOTE,) * (UNSCALED in units)
         return Description(
             c.architecture, self.layout, self.cameras, len(self.cameras), sizes[0], sizes[1],
-            self.action_names, c.horizon, c.steps, None, c.image_size, c.prompt_tokens, units[0],
-            units[1], str(path) if path else None, notes, problems)
+            self.action_names, c.horizon, c.steps, self.step_duration, c.image_size,
+            c.prompt_tokens, units[0], units[1], tokenizer, notes, problems)
 
-    def serve(self, model: ModelConfig) -> PolicySource:
-        """Return the policy for the robots of a factory file."""
-        if not model.step_duration:
-            raise FieldError(
-                'step_duration', f'checkpoint {self.path} does not say how long one step of a '
-                'chunk lasts: write 1 / the frames per second of the recordings that it was '
-                'trained on')
+    def serve(self, model: ModelConfig, step_duration: float) -> PolicyProcessing:
+        """Return the processing for the robots of a factory file."""
         order = place_cameras(model.cameras, self.cameras, self.renamed, self.path)
         # Nothing but zeros stands where a robot may have fewer values.
         states, actions = (max(least, min(given, most)) for least, given, most in zip(
             self.fewest, (len(model.joints), len(model.action_names)),
             (self.config.state_size, self.config.action_size), strict=True))
-        config = replace(self.config, cameras=len(order), step_duration=model.step_duration,
+        config = replace(self.config, cameras=len(order), step_duration=step_duration,
                          state_size=states, action_size=actions)
-        processing = replace(
+        return replace(
             self.processing, config=config, tokenizer=self.tokenizer(model.tokenizer), order=order,
-            state=self.processing.state.cut(states), actions=self.processing.actions.cut(actions))
-        return PolicySource(config, processing, self.path)
-
-
-def without_checkpoint(model: ModelConfig, config: Any) -> Any:
-    """Return sizes for the robots of a model with random weights."""
-    joints, actions = len(model.joints), len(model.action_names)
-    if max(joints, actions) > config.padded_size:
-        raise FieldError('joints' if joints > config.padded_size else 'actions',
-                         f'are {max(joints, actions)}, {model.architecture} takes at most '
-                         f'{config.padded_size}')
-    return replace(config, cameras=len(model.cameras), state_size=joints, action_size=actions,
-                   step_duration=model.step_duration or config.step_duration)
+            state=self.state.cut(states), actions=self.actions.cut(actions))
 
 
 def from_lerobot(policy: Policy, sizes: Any, processing: PolicyProcessing, wanted: str,
@@ -143,8 +103,8 @@ def from_lerobot(policy: Policy, sizes: Any, processing: PolicyProcessing, wante
     resolution and steps are what config.json calls the size of pictures and the number of
     denoising steps.
     """
-    path, square = policy.folder / CONFIG, [sizes.image_size] * 2
-    found = policy.field(resolution, list, square)
+    path, read, square = policy.fields.path, policy.fields.read, [sizes.image_size] * 2
+    found = read(resolution, list, square)
     if found != square:
         raise CheckpointError(f'{path}: {resolution} is {found}, the weights are for {square}')
     states, actions = policy.size(STATE), policy.size(ACTION)
@@ -153,25 +113,25 @@ def from_lerobot(policy: Policy, sizes: Any, processing: PolicyProcessing, wante
                               f'weights take at most {sizes.padded_size}')
     config = replace(
         sizes, cameras=len(policy.cameras), state_size=states, action_size=actions,
-        horizon=policy.field('chunk_size', int, sizes.horizon),
-        steps=policy.field(steps, int, sizes.steps),
-        prompt_tokens=policy.field('tokenizer_max_length', int, sizes.prompt_tokens),
-        shortest_period=policy.field('min_period', float, sizes.shortest_period),
-        longest_period=policy.field('max_period', float, sizes.longest_period))
+        horizon=read('chunk_size', int, sizes.horizon), steps=read(steps, int, sizes.steps),
+        prompt_tokens=read('tokenizer_max_length', int, sizes.prompt_tokens),
+        shortest_period=read('min_period', float, sizes.shortest_period),
+        longest_period=read('max_period', float, sizes.longest_period))
     check_numbers(config, path)
     relative = policy.relative(actions)
     if relative is not None and states < actions:
         raise CheckpointError(f'{policy.folder}: actions are relative to the state, and there are '
                               f'{actions} of them for {states} states')
-    processing = replace(processing, config=config, state=policy.units(STATE),
-                         actions=policy.units(ACTION), relative=relative)
-    fewest = (1 if processing.state is IDENTITY else states,
-              1 if processing.actions is IDENTITY and relative is None else actions)
-    names = policy.field('action_feature_names', list, [])
-    run = policy.fields.get('n_action_steps')
+    of_state, of_actions = policy.units(STATE), policy.units(ACTION)
+    fewest = (1 if of_state is IDENTITY else states,
+              1 if of_actions is IDENTITY and relative is None else actions)
+    names = read('action_feature_names', list, [])
+    run = policy.fields.values.get('n_action_steps')
     notes = (FEWER_NOTE.format(run),) if isinstance(run, int) and run < config.horizon else ()
-    return PolicyFolder(policy.folder, 'lerobot', config, processing, policy.cameras,
-                        policy.renamed, fewest, wanted, begin, tuple(map(str, names)), notes)
+    return PolicyFolder(
+        policy.folder, 'lerobot', config, replace(processing, config=config, relative=relative),
+        of_state, of_actions, policy.cameras, policy.renamed, fewest, wanted, begin,
+        tuple(map(str, names)), notes)
 
 
 def check_numbers(config: Any, path: Path) -> None:

@@ -18,11 +18,11 @@ from torch import Tensor
 from robion_ros.core import Observation
 from robion_ros.models import pictures
 from robion_ros.models.processing import (
+    Change,
     check_observation,
     IDENTITY,
     pad_tokens,
     pad_values,
-    Units,
 )
 from robion_ros.models.protocol import Tensors
 from robion_ros.models.tokenizer import ByteTokenizer, PADDING, Tokenizer
@@ -32,6 +32,8 @@ CACHED = 1024
 
 BYTES = ByteTokenizer()
 
+Picture = Callable[[np.ndarray, int], Tensor]
+"""Turns a camera's picture [H, W, 3] into one of a square of some size."""
 Wording = Callable[[str], tuple[str, ...]]
 """Turns an instruction into parts, the tokens of which follow each other."""
 
@@ -48,17 +50,17 @@ class PolicyProcessing:
     config: Any
     """Sizes of the architecture."""
     tokenizer: Tokenizer = BYTES
-    picture: Callable[[np.ndarray, int], Tensor] = pictures.plain
+    picture: Picture = pictures.plain
     wording: Wording = lerobot_words
-    state: Units = IDENTITY
-    actions: Units = IDENTITY
+    state: Change = IDENTITY
+    actions: Change = IDENTITY
     relative: np.ndarray | None = None
     """float32 [A]: how much of the state is added to each value of an action."""
     order: tuple[int, ...] | None = None
     """Places of the network's pictures among the robot's; by default they are the same."""
 
     def __post_init__(self) -> None:
-        remembered = lru_cache(CACHED)(self._instruction_tokens)
+        remembered = lru_cache(CACHED)(self.instruction_tokens)
         object.__setattr__(self, '_remembered', remembered)
 
     def preprocess(self, observation: Observation) -> Tensors:
@@ -67,7 +69,7 @@ class PolicyProcessing:
         check_observation(observation, c.spec)
         seen = [self.picture(observation.images[place], c.image_size)
                 for place in self.order or range(c.cameras)]
-        state = self.state.apply(observation.state)
+        state = self.state.apply(observation.state)[:c.padded_size]
         tokens, token_mask = self.tokens(observation.prompt, state)
         return {'images': torch.stack(seen), 'image_mask': torch.ones(len(seen), dtype=torch.bool),
                 'tokens': tokens, 'token_mask': token_mask,
@@ -85,6 +87,10 @@ class PolicyProcessing:
             found = found + observation.state[:found.shape[1]] * self.relative
         return found
 
+    def instruction_tokens(self, prompt: str) -> tuple[Tensor, Tensor]:
+        """Return those of an instruction alone, which are remembered."""
+        return self.padded(self.wording(prompt))
+
     def padded(self, parts: tuple[str, ...]) -> tuple[Tensor, Tensor]:
         """Return the tokens of the parts of a prompt, and which are real."""
         tokens = [] if self.tokenizer.begin is None else [self.tokenizer.begin]
@@ -95,6 +101,3 @@ class PolicyProcessing:
             raise ValueError(f'the prompt {"".join(parts)!r:.200} holds a word that the '
                              'tokenizer has and the model does not')
         return pad_tokens(tokens, self.config.prompt_tokens, PADDING)
-
-    def _instruction_tokens(self, prompt: str) -> tuple[Tensor, Tensor]:
-        return self.padded(self.wording(prompt))

@@ -73,14 +73,18 @@ def check_picture(image: np.ndarray) -> None:
         raise ValueError(f'the image has shape {list(image.shape)}, must be [height, width, 3]')
 
 
-class Units(Protocol):
-    """How the robot's units become the model's and the model's the robot's, value by value."""
+class Change(Protocol):
+    """How the robot's units become the model's and the model's the robot's."""
 
     def apply(self, values: np.ndarray) -> np.ndarray:
-        """Turn the robot's units [..., n] into the model's, float32."""
+        """Turn the robot's units [..., n] into the model's [..., m], float32."""
 
     def invert(self, values: np.ndarray) -> np.ndarray:
         """Turn the model's units [..., n] into the robot's, float32."""
+
+
+class Units(Change, Protocol):
+    """A change value by value."""
 
     def cut(self, size: int) -> 'Units':
         """Return the same for the first values alone."""

@@ -8,33 +8,29 @@ runs the expert alone. Knows neither queues nor streams, nor what is done to obs
 chunks.
 """
 
-from collections.abc import Sequence
 from functools import partial
 import math
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn, Tensor
 import torch.nn.functional as F
 
-from robion_ros.config import FieldError, ModelConfig
-from robion_ros.core import Observation
-from robion_ros.models import checkpoint, layers, pictures
-from robion_ros.models.description import Description, misfits
-from robion_ros.models.network import build, make_blank
-from robion_ros.models.policy_folder import PolicySource, without_checkpoint
+from robion_ros.config import ModelConfig
+from robion_ros.models import layers, pictures
+from robion_ros.models.family import Family, FamilyModel, without_checkpoint
 from robion_ros.models.policy_processing import PolicyProcessing
 from robion_ros.models.protocol import Tensors
-from robion_ros.models.smolvla_checkpoint import read_folder, read_source
-from robion_ros.models.smolvla_config import CONFIGS, KEYS, SmolvlaConfig
+from robion_ros.models.smolvla_checkpoint import read_folder
+from robion_ros.models.smolvla_config import CONFIGS, KEYS, SMOLVLA, SmolvlaConfig
 from robion_ros.models.smolvla_expert import JointLayer, PrefixLayer, project_again, projections
 
 LAYERS = layers.DecoderLayer, JointLayer, PrefixLayer
 """Those that run compiled on a GPU."""
 
 llama_norm = partial(layers.PreciseNorm, eps=1e-5)
+plain = partial(PolicyProcessing, picture=pictures.plain_at_end)
+"""The processing where no checkpoint says more."""
 
 
 class SmolvlaNetwork(nn.Module):
@@ -83,13 +79,15 @@ class SmolvlaNetwork(nn.Module):
         return self.connector(squares.transpose(2, 3).flatten(3).flatten(1, 2))
 
 
-class Smolvla:
+class Smolvla(FamilyModel):
     """The model in two stages; protocol.Model says what each function is for."""
+
+    config: SmolvlaConfig
+    network: SmolvlaNetwork
 
     def __init__(self, config: SmolvlaConfig, network: SmolvlaNetwork,
                  processing: PolicyProcessing | None = None) -> None:
-        self.config, self.network, self.spec = config, network, config.spec
-        self.processing = processing or PolicyProcessing(config, picture=pictures.plain_at_end)
+        super().__init__(network, processing or plain(config))
         with torch.no_grad():
             self._prepare()
 
@@ -116,10 +114,6 @@ class Smolvla:
         ahead = torch.full((c.horizon, c.horizon), -math.inf, device=device)
         self.ahead = ahead.triu(1).to(self.again.dtype)
         """Hides from an action those after it."""
-
-    def preprocess(self, observation: Observation) -> Tensors:
-        """Turn one observation into the VLM stage's inputs, without the batch axis."""
-        return self.processing.preprocess(observation)
 
     def prefix(self, inputs: Tensors) -> tuple[Tensor, Tensor]:
         """Return the tokens of pictures, prompt and state, [B, K, W], and which exist, [B, K]."""
@@ -165,11 +159,6 @@ class Smolvla:
             actions = actions - self.velocity(begun, actions, time) / self.config.steps
         return actions
 
-    @property
-    def denoising_steps(self) -> int:
-        """How many steps lead from noise to actions."""
-        return self.config.steps
-
     @torch.inference_mode()
     def adit_begin(self, context: Tensors) -> Tensors:
         """
@@ -214,42 +203,14 @@ class Smolvla:
         """Return the rotation of tokens at places [B, T]."""
         return layers.rotary(places, self.config.head_size)
 
-    def noise(self, seeds: Sequence[int]) -> Tensor:
-        """Draw the noise [B, T, A'] of a batch on the CPU, row i from seeds[i] alone."""
-        return layers.draw_noise(seeds, self.config.horizon, self.config.padded_size)
 
-    def postprocess(self, actions: Tensor, observation: Observation) -> np.ndarray:
-        """Turn one row [T, A'] into float32 [T, A] in the robot's units."""
-        return self.processing.postprocess(actions, observation)
+def made_up(model: ModelConfig, config: SmolvlaConfig) -> PolicyProcessing:
+    """Return the processing of random weights."""
+    return plain(without_checkpoint(model, config, (config.padded_size,) * 2,
+                                    cameras=len(model.cameras)))
 
 
-def configure(model: ModelConfig) -> PolicySource:
-    """Read what the checkpoint says, or make sizes up for the robots of a model."""
-    if model.checkpoint and model.architecture == 'smolvla':
-        return read_source(model)
-    if model.checkpoint:
-        raise FieldError('checkpoint', f'{model.architecture} is served with random weights '
-                                       'alone; leave it out')
-    config = without_checkpoint(model, CONFIGS[model.architecture])
-    return PolicySource(config, PolicyProcessing(config, picture=pictures.plain_at_end))
-
-
-def blank(source: PolicySource, device: torch.device) -> SmolvlaNetwork:
-    """Return the network as it is on a device, without weights."""
-    return make_blank(SmolvlaNetwork, source.config, device)
-
-
-def load(model: ModelConfig, source: PolicySource, device: torch.device,
-         progress: checkpoint.Progress | None = None) -> Smolvla:
-    """Build the model on a device: bfloat16 on a GPU, else float32."""
-    network = build(SmolvlaNetwork, source.config, model, source.folder, KEYS, LAYERS,
-                    device, progress)
-    return Smolvla(source.config, network, source.processing)
-
-
-def inspect(folder: Path, tokenizer: str = '') -> Description:
-    """Say what a checkpoint folder holds, and what it lacks."""
-    found = read_folder(folder)
-    with torch.device('meta'):
-        network = SmolvlaNetwork(found.config)
-    return found.describe(tokenizer, misfits(folder, network, KEYS))
+FAMILY = Family(
+    configs=CONFIGS, keys={SMOLVLA.architecture: KEYS}, network=SmolvlaNetwork, compiled=LAYERS,
+    model=Smolvla, read_folder=read_folder, made_up=made_up)
+configure, blank, load, inspect = FAMILY.configure, FAMILY.blank, FAMILY.load, FAMILY.inspect

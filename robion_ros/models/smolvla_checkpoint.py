@@ -11,20 +11,11 @@ from dataclasses import replace
 import math
 from pathlib import Path
 
-from robion_ros.config import ModelConfig
 from robion_ros.models import pictures
-from robion_ros.models.folder import CheckpointError, CONFIG
-from robion_ros.models.hub import locate
+from robion_ros.models.folder import CheckpointError
 from robion_ros.models.key_table import count_layers
-from robion_ros.models.layouts import check_architecture, detect
 from robion_ros.models.lerobot_folder import Policy, read_policy
-from robion_ros.models.policy_folder import (
-    from_lerobot,
-    PolicyFolder,
-    PolicySource,
-    read_sizes,
-    Shapes,
-)
+from robion_ros.models.policy_folder import from_lerobot, PolicyFolder, read_sizes, Shapes
 from robion_ros.models.policy_processing import PolicyProcessing
 from robion_ros.models.smolvla_config import KEYS, SMOLVLA, SmolvlaConfig
 
@@ -40,18 +31,11 @@ ONLY = {'attention_mode': 'cross_attn', 'adapt_to_pi_aloha': False,
 """Settings of which one choice is served, the one of the published model."""
 
 
-def read_source(model: ModelConfig) -> PolicySource:
-    """Read the checkpoint of a model of a factory file, for its robots."""
-    folder = locate(model.checkpoint)
-    check_architecture(detect(folder), model.architecture, folder)
-    return read_folder(folder).serve(model)
-
-
 def read_folder(folder: Path) -> PolicyFolder:
     """Read what a folder says, without a robot; raise CheckpointError where it lacks something."""
     policy = read_policy(folder, OWN_STEPS)
     sizes = read_sizes(folder, KEYS, SMOLVLA, sized)
-    sizes = replace(sizes, joint_every=policy.field('self_attn_every_n_layers', int,
+    sizes = replace(sizes, joint_every=policy.fields.read('self_attn_every_n_layers', int,
                                                     sizes.joint_every))
     check_settings(policy, sizes)
     processing = PolicyProcessing(sizes, picture=pictures.exact_at_end)
@@ -61,15 +45,15 @@ def read_folder(folder: Path) -> PolicyFolder:
 
 def check_settings(policy: Policy, sizes: SmolvlaConfig) -> None:
     """Raise CheckpointError where a setting changes what the network does, and is not served."""
-    place = policy.folder / CONFIG
+    place = policy.fields.path
     for key, wanted in ONLY.items():
-        found = policy.fields.get(key, wanted)
+        found = policy.fields.values.get(key, wanted)
         if found != wanted:
             raise CheckpointError(f'{place}: {key} is {found!r}, only {wanted!r} is served')
     if not 2 <= sizes.joint_every <= sizes.layers:
         raise CheckpointError(f'{place}: self_attn_every_n_layers is {sizes.joint_every}, must be '
                               f'from 2 to {sizes.layers}')
-    experts = policy.field('num_expert_layers', int, -1)
+    experts = policy.fields.read('num_expert_layers', int, -1)
     if 0 < experts != sizes.layers:
         raise CheckpointError(f'{place}: num_expert_layers is {experts}, only as many as the '
                               f'language model has, {sizes.layers}, are served')

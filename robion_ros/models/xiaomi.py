@@ -8,9 +8,7 @@ queues nor streams, nor what is done to observations and chunks.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,14 +16,12 @@ import torch
 from torch import nn, Tensor
 import torch.nn.functional as F
 
-from robion_ros.config import FieldError, ModelConfig
-from robion_ros.core import Observation
-from robion_ros.models import checkpoint, layers, qwen3_vl, xiaomi_steps
-from robion_ros.models.description import Description, misfits
-from robion_ros.models.network import build, make_blank
+from robion_ros.config import ModelConfig
+from robion_ros.models import layers, qwen3_vl
+from robion_ros.models.family import Family, FamilyModel, without_checkpoint
 from robion_ros.models.protocol import Tensors
 from robion_ros.models.qwen3 import Qwen3Layer
-from robion_ros.models.xiaomi_checkpoint import read_folder, read_source, XiaomiSource
+from robion_ros.models.xiaomi_checkpoint import read_folder
 from robion_ros.models.xiaomi_config import CONFIGS, KEYS, OWN, XIAOMI, XiaomiConfig
 from robion_ros.models.xiaomi_expert import XiaomiLayer
 from robion_ros.models.xiaomi_processing import XiaomiProcessing
@@ -88,13 +84,16 @@ class XiaomiNetwork(nn.Module):
         return self
 
 
-class Xiaomi:
+class Xiaomi(FamilyModel):
     """The model in two stages; protocol.Model says what each function is for."""
+
+    config: XiaomiConfig
+    network: XiaomiNetwork
+    processing: XiaomiProcessing
 
     def __init__(self, config: XiaomiConfig, network: XiaomiNetwork,
                  processing: XiaomiProcessing | None = None) -> None:
-        self.config, self.network, self.spec = config, network, config.spec
-        self.processing = processing or XiaomiProcessing(config)
+        super().__init__(network, processing or XiaomiProcessing(config))
         with torch.no_grad():
             self._prepare()
 
@@ -120,10 +119,6 @@ class Xiaomi:
         tables = torch.stack([layer.adaln_table for layer in net.expert])
         self.norms = shared.unflatten(1, (1, 6, -1)) + tables
         """[steps, layers, 6, W]."""
-
-    def preprocess(self, observation: Observation) -> Tensors:
-        """Turn one observation into the VLM stage's inputs, without the batch axis."""
-        return self.processing.preprocess(observation)
 
     @torch.inference_mode()
     def vlm(self, inputs: Tensors) -> Tensors:
@@ -169,39 +164,45 @@ class Xiaomi:
     @torch.inference_mode()
     def adit(self, context: Tensors, noise: Tensor) -> Tensor:
         """Integrate the velocity from time 0, noise, to time 1, actions."""
-        begun = self.adit_begin(context)
-        turn, rooms = (begun['cos'], begun['sin']), begun['cache'].unbind(1)
-        actions = noise
+        begun, actions = self.adit_begin(context), noise
         for norms in self.norms:
-            velocity = self.velocity(actions, norms, begun['first'], turn, begun['mask'], rooms)
-            actions = actions + velocity / self.config.steps
+            actions = actions + self.velocity(begun, actions, norms) / self.config.steps
         return actions
-
-    @property
-    def denoising_steps(self) -> int:
-        """How many steps lead from noise to actions."""
-        return self.config.steps
 
     @torch.inference_mode()
     def adit_begin(self, context: Tensors) -> Tensors:
-        """Turn a context into what every step needs."""
-        return xiaomi_steps.begin(self, context)
+        """
+        Turn a context into what every step needs.
+
+        cos and sin [B, 1, T, D], the turn of the sink, the state and the actions; first
+        [B, 2, W], the first two; cache [B, layers, 2, H, K, D], of whose K tokens the last T are
+        left empty for them; and mask [B, 1, T, K].
+        """
+        net, cache, valid = self.network, context['cache'], context['valid']
+        own = len(self.own_places)
+        places = (context['next'][:, None] + self.own_places)[:, None].expand(-1, 3, -1)
+        cos, sin = self.turn(places)
+        state = net.state_projector(context['state'])[:, None]
+        first = torch.cat((net.sink.weight.expand(len(state), 1, -1), state), 1)
+        # Tokens that nobody sees make the number of keys a multiple of eight.
+        spare = -(valid.shape[1] + own) % 8
+        cache = F.pad(cache, (0, 0, spare, own))
+        return {'cache': cache, 'mask': mask_of(self.own_mask, F.pad(valid, (spare, 0)), cache),
+                'cos': cos, 'sin': sin, 'first': first}
 
     @torch.inference_mode()
     def adit_step(self, begun: Tensors, actions: Tensor, steps: Tensor) -> Tensor:
         """Move actions [B, T, A'] one step on, each row from its own of steps [B]."""
         # A layer takes norms whose last axis is the width: here [6, B, 1, W], a row's its own.
         norms = self.norms.index_select(0, steps).movedim(0, 2).unsqueeze(-2)
-        velocity = self.velocity(actions, norms, begun['first'], (begun['cos'], begun['sin']),
-                                 begun['mask'], begun['cache'].unbind(1))
-        return actions + velocity / self.config.steps
+        return actions + self.velocity(begun, actions, norms) / self.config.steps
 
-    def velocity(self, actions: Tensor, norms: Tensor, first: Tensor, turn: layers.Rotary,
-                 mask: Tensor, rooms: Sequence[Tensor]) -> Tensor:
+    def velocity(self, begun: Tensors, actions: Tensor, norms: Tensor) -> Tensor:
         """Run the expert once: where actions [B, T, A'] move at a step."""
-        net = self.network
-        x = torch.cat((first, net.action_projector(actions * self.active)), 1).to(mask.dtype)
-        for layer, room, norm in zip(net.expert, rooms, norms, strict=True):
+        net, mask, turn = self.network, begun['mask'], (begun['cos'], begun['sin'])
+        moving = net.action_projector(actions * self.active)
+        x = torch.cat((begun['first'], moving), 1).to(mask.dtype)
+        for layer, room, norm in zip(net.expert, begun['cache'].unbind(1), norms, strict=True):
             x = layer(x, turn, mask, room, norm)
         found: Tensor = net.action_output_layer(x[:, OWN:].float())
         return found
@@ -211,13 +212,12 @@ class Xiaomi:
         of_pair = places.index_select(1, self.axes).transpose(1, 2)
         return layers.turned(of_pair * self.frequencies)
 
-    def noise(self, seeds: Sequence[int]) -> Tensor:
-        """Draw the noise [B, T, A'] of a batch on the CPU, row i from seeds[i] alone."""
-        return layers.draw_noise(seeds, self.config.horizon, self.config.padded_size)
 
-    def postprocess(self, actions: Tensor, observation: Observation) -> np.ndarray:
-        """Turn one row [T, A'] into float32 [T, A] in the robot's units."""
-        return self.processing.postprocess(actions)
+def mask_of(own: Tensor, valid: Tensor, cache: Tensor) -> Tensor:
+    """Put which kept tokens exist, bool [B, K'], before the mask of the own, [T, T]."""
+    kept = torch.zeros_like(valid, dtype=own.dtype).masked_fill(~valid, -torch.inf)
+    kept = kept[:, None].expand(-1, len(own), -1)
+    return torch.cat((kept, own.expand(len(kept), -1, -1)), 2)[:, None].to(cache.dtype)
 
 
 def time_embedding(times: Sequence[float], width: int) -> Tensor:
@@ -229,41 +229,14 @@ def time_embedding(times: Sequence[float], width: int) -> Tensor:
     return torch.cat((angles.cos(), angles.sin()), 1).bfloat16().float()
 
 
-def configure(model: ModelConfig) -> XiaomiSource:
-    """Read what the checkpoint says, or make sizes up for the robots of a model."""
-    if model.checkpoint and model.architecture == XIAOMI.architecture:
-        return read_source(model)
-    if model.checkpoint:
-        raise FieldError('checkpoint', f'{model.architecture} is served with random weights '
-                                       'alone; leave it out')
-    joints, actions = len(model.joints), len(model.action_names)
-    config = CONFIGS[model.architecture]
-    if max(joints, actions) > config.padded_size:
-        raise FieldError('joints' if joints > config.padded_size else 'actions',
-                         f'are {max(joints, actions)}, {model.architecture} takes at most '
-                         f'{config.padded_size}')
-    config = replace(config, pictures=config.pictures[:1] * len(model.cameras), state_size=joints,
-                     action_size=actions,
-                     step_duration=model.step_duration or config.step_duration)
-    return XiaomiSource(config, XiaomiProcessing(config))
+def made_up(model: ModelConfig, config: XiaomiConfig) -> XiaomiProcessing:
+    """Return the processing of random weights."""
+    return XiaomiProcessing(without_checkpoint(
+        model, config, (config.padded_size,) * 2,
+        pictures=config.pictures[:1] * len(model.cameras)))
 
 
-def blank(source: XiaomiSource, device: torch.device) -> XiaomiNetwork:
-    """Return the network as it is on a device, without weights."""
-    return make_blank(XiaomiNetwork, source.config, device)
-
-
-def load(model: ModelConfig, source: XiaomiSource, device: torch.device,
-         progress: checkpoint.Progress | None = None) -> Xiaomi:
-    """Build the model on a device: bfloat16 on a GPU, else float32."""
-    network = build(XiaomiNetwork, source.config, model, source.folder, KEYS, KINDS,
-                    device, progress)
-    return Xiaomi(source.config, network, source.processing)
-
-
-def inspect(folder: Path, tokenizer: str = '') -> Description:
-    """Say what a checkpoint folder holds, and what it lacks."""
-    found = read_folder(folder)
-    with torch.device('meta'):
-        network = XiaomiNetwork(found.config)
-    return found.describe(tokenizer, misfits(folder, network, KEYS))
+FAMILY = Family(
+    configs=CONFIGS, keys={XIAOMI.architecture: KEYS}, network=XiaomiNetwork, compiled=KINDS,
+    model=Xiaomi, read_folder=read_folder, made_up=made_up)
+configure, blank, load, inspect = FAMILY.configure, FAMILY.blank, FAMILY.load, FAMILY.inspect

@@ -12,16 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from robion_ros.config import FieldError, ModelConfig
+from robion_ros.config import ModelConfig
 from robion_ros.models import mibot_folder
 from robion_ros.models.cameras import place_cameras
 from robion_ros.models.description import Description
-from robion_ros.models.folder import CheckpointError, CONFIG
-from robion_ros.models.hub import locate
-from robion_ros.models.layouts import check_architecture, detect
+from robion_ros.models.folder import CheckpointError, Fields
 from robion_ros.models.mibot_folder import MibotFolder, read_mibot
 from robion_ros.models.processing import Scaling
-from robion_ros.models.protocol import ModelSpec
 from robion_ros.models.tokenizer import Tokenizer
 from robion_ros.models.tokenizer_files import find_tokenizer, open_tokenizer
 from robion_ros.models.xiaomi_config import XIAOMI, XiaomiConfig
@@ -42,26 +39,6 @@ STRETCHED_NOTE = ('pictures are stretched to the size that they were trained in:
 
 
 @dataclass(frozen=True)
-class XiaomiSource:
-    """What a model is made of beside its weights."""
-
-    config: XiaomiConfig
-    processing: XiaomiProcessing
-    folder: Path | None = None
-    """Of the weights; None: they are random."""
-
-    @property
-    def sizes(self) -> XiaomiConfig:
-        """What the time of a request depends on, and more."""
-        return self.config
-
-    @property
-    def spec(self) -> ModelSpec:
-        """The model's interface to a robot."""
-        return self.config.spec
-
-
-@dataclass(frozen=True)
 class XiaomiFolder:
     """What a checkpoint folder says of a policy, before a robot is known."""
 
@@ -72,70 +49,55 @@ class XiaomiFolder:
     processing: XiaomiProcessing
     """Without tokenizer, and with cameras in the policy's order."""
     cameras: tuple[str, ...]
+    step_duration: float | None = None
+    """No such folder says it."""
 
-    def describe(self, tokenizer: str, problems: tuple[str, ...]) -> Description:
-        """Say what the folder holds; problems are those of the weights."""
-        c, folder = self.config, self.mibot.folder
-        try:
-            read_tokenizer(folder, tokenizer, c)
-        except (CheckpointError, ImportError) as error:
-            problems = (*problems, str(error))
-        path = find_tokenizer(folder, tokenizer)
+    def tokenizer(self, configured: str) -> Tokenizer:
+        """Open the tokenizer; raise CheckpointError unless it knows pictures by the same token."""
+        folder, wanted = self.mibot.folder, self.config.image_token
+        tokenizer = open_tokenizer(folder, configured, TOKENIZER, self.config.vocabulary, WORDS)
+        found = tokenizer.encode(PICTURE)
+        if found != [wanted]:
+            raise CheckpointError(
+                f'tokenizer {find_tokenizer(folder, configured)} makes {found} of {PICTURE}, the '
+                f'model knows it as {wanted}: it is not the one that the model was trained with, '
+                f'{TOKENIZER}')
+        return tokenizer
+
+    def describe(self, tokenizer: str | None, problems: tuple[str, ...]) -> Description:
+        """Say what the folder holds; tokenizer is its file, problems are those of the rest."""
+        c = self.config
         sizes = dict.fromkeys(f'{rows}x{columns}' for rows, columns in c.pictures)
         others = [robot for robot in self.mibot.robots if robot != self.robot]
         notes = (*NOTES, STRETCHED_NOTE, *(
             [f'it was trained for {", ".join(others)} as well, see robot_type'] * bool(others)))
         return Description(
             c.architecture, 'mibot', self.cameras, len(self.cameras), c.state_size, c.action_size,
-            (), c.horizon, c.steps, None, ' and '.join(sizes), c.prompt_tokens, 'not scaled',
-            f'scaled by mean and deviation of {self.robot}', str(path) if path else None, notes,
+            (), c.horizon, c.steps, self.step_duration, ' and '.join(sizes), c.prompt_tokens,
+            'not scaled', f'scaled by mean and deviation of {self.robot}', tokenizer, notes,
             problems)
 
-
-def read_source(model: ModelConfig) -> XiaomiSource:
-    """Read the checkpoint of a model of a factory file, for its robots."""
-    folder = locate(model.checkpoint)
-    check_architecture(detect(folder), model.architecture, folder)
-    found = read_folder(folder)
-    if not model.step_duration:
-        raise FieldError('step_duration', f'checkpoint {folder} does not say how long one step of '
-                                          'a chunk lasts: write 1 / the frames per second of the '
-                                          'recordings that it was trained on')
-    order = place_cameras(model.cameras, found.cameras, {}, folder)
-    wanted = [name for name in found.cameras if name in camera_names(model)] or found.cameras
-    kept = [found.cameras.index(name) for name in wanted]
-    made = found.processing
-    assert made.views and made.sizes
-    config = replace(found.config, pictures=tuple(found.config.pictures[index] for index in kept),
-                     state_size=min(len(model.joints), found.config.padded_size),
-                     step_duration=model.step_duration)
-    processing = replace(
-        made, config=config, tokenizer=read_tokenizer(folder, model.tokenizer, config),
-        order=order, views=tuple(made.views[index] for index in kept),
-        sizes=tuple(made.sizes[index] for index in kept))
-    return XiaomiSource(config, processing, folder)
-
-
-def camera_names(model: ModelConfig) -> tuple[str, ...]:
-    """Return what the cameras of a model's robots are to its checkpoint."""
-    return tuple(camera.input or name for name, camera in model.cameras.items())
-
-
-def read_tokenizer(folder: Path, configured: str, config: XiaomiConfig) -> Tokenizer:
-    """Open the tokenizer; raise CheckpointError unless it knows pictures by the same token."""
-    tokenizer = open_tokenizer(folder, configured, TOKENIZER, config.vocabulary, WORDS)
-    if tokenizer.encode(PICTURE) != [config.image_token]:
-        raise CheckpointError(
-            f'tokenizer {find_tokenizer(folder, configured)} makes {tokenizer.encode(PICTURE)} of '
-            f'{PICTURE}, the model knows it as {config.image_token}: it is not the one that the '
-            f'model was trained with, {TOKENIZER}')
-    return tokenizer
+    def serve(self, model: ModelConfig, step_duration: float) -> XiaomiProcessing:
+        """Return the processing for the robots of a factory file."""
+        order = place_cameras(model.cameras, self.cameras, {}, self.mibot.folder)
+        given = [camera.input or name for name, camera in model.cameras.items()]
+        wanted = [name for name in self.cameras if name in given] or self.cameras
+        kept = [self.cameras.index(name) for name in wanted]
+        made, config = self.processing, self.config
+        assert made.views and made.sizes
+        config = replace(config, pictures=tuple(config.pictures[index] for index in kept),
+                         state_size=min(len(model.joints), config.padded_size),
+                         step_duration=step_duration)
+        return replace(
+            made, config=config, tokenizer=self.tokenizer(model.tokenizer), order=order,
+            views=tuple(made.views[index] for index in kept),
+            sizes=tuple(made.sizes[index] for index in kept))
 
 
 def read_folder(folder: Path) -> XiaomiFolder:
     """Read what a folder says, without a robot; raise CheckpointError where it lacks something."""
     mibot = read_mibot(folder)
-    robot, client, config = mibot.robot, mibot.client, read_sizes(mibot)
+    robot, client, config = mibot.robot, mibot.client, read_sizes(mibot.fields)
     stats = mibot.statistics(robot)
     if stats.mean.shape[1] != config.padded_size:
         raise CheckpointError(f'{folder / mibot_folder.PREPROCESSOR}: actions of {robot} have '
@@ -153,29 +115,28 @@ def read_folder(folder: Path) -> XiaomiFolder:
     return XiaomiFolder(mibot, robot, config, processing, tuple(client.views))
 
 
-def read_sizes(mibot: MibotFolder) -> XiaomiConfig:
+def read_sizes(fields: Fields) -> XiaomiConfig:
     """Return the sizes that config.json says; raise CheckpointError for other kinds of layers."""
     text, vision, dit = 'vlm_config.text_config.', 'vlm_config.vision_config.', 'dit_config.'
 
     def whole(key: str, default: int | None = None, most: int = 1_000_000) -> int:
-        number = mibot.field(key, int, default)
+        number = fields.read(key, int, default)
         if not 1 <= number <= most:
-            raise CheckpointError(f'{mibot.folder / CONFIG}: {key} is {number}, must be from 1 to '
-                                  f'{most}')
+            raise CheckpointError(f'{fields.path}: {key} is {number}, must be from 1 to {most}')
         return number
 
     for key, wanted in ((f'{text}hidden_act', 'silu'), (f'{text}attention_bias', False),
                         (f'{text}rms_norm_eps', 1e-6), (f'{vision}in_channels', 3),
                         (f'{vision}hidden_act', 'gelu_pytorch_tanh'), ('state_length', 1)):
-        mibot.expect(key, wanted)
+        fields.expect(key, wanted)
     heads_of = whole(f'{dit}hidden_size', XIAOMI.expert_width), whole(f'{dit}head_dim', 128)
     kv_heads, head_size = whole(f'{text}num_key_value_heads'), whole(f'{text}head_dim')
     if heads_of != (kv_heads * head_size, head_size):
         raise CheckpointError(
-            f'{mibot.folder / CONFIG}: dit_config has hidden_size and head_dim {heads_of}, must '
-            f'be {(kv_heads * head_size, head_size)}, as the language model has its keys')
+            f'{fields.path}: dit_config has hidden_size and head_dim {heads_of}, must be '
+            f'{(kv_heads * head_size, head_size)}, as the language model has its keys')
     for key in ('state_dim', 'action_dim'):
-        mibot.expect(key, XIAOMI.padded_size)
+        fields.expect(key, XIAOMI.padded_size)
     return replace(
         XIAOMI, horizon=whole('action_length', XIAOMI.horizon),
         prompt_tokens=whole('prompt_tokens', XIAOMI.prompt_tokens),
@@ -188,31 +149,30 @@ def read_sizes(mibot: MibotFolder) -> XiaomiConfig:
         vision_hidden=whole(f'{vision}intermediate_size'),
         vision_heads=whole(f'{vision}num_heads'),
         vision_layers=whole(f'{vision}depth', most=MOST_LAYERS),
-        taps=_whole_numbers(mibot, f'{vision}deepstack_visual_indexes'),
+        taps=_whole_numbers(fields, f'{vision}deepstack_visual_indexes'),
         width=whole(f'{text}hidden_size'), hidden=whole(f'{text}intermediate_size'),
         layers=whole(f'{text}num_hidden_layers', most=MOST_LAYERS),
         heads=whole(f'{text}num_attention_heads'),
-        kv_heads=kv_heads, head_size=head_size, **_rotation(mibot, text, head_size),
+        kv_heads=kv_heads, head_size=head_size, **_rotation(fields, text, head_size),
         expert_layers=whole(f'{dit}num_hidden_layers', XIAOMI.expert_layers, MOST_LAYERS))
 
 
-def _rotation(mibot: MibotFolder, text: str, head_size: int) -> dict[str, Any]:
+def _rotation(fields: Fields, text: str, head_size: int) -> dict[str, Any]:
     # Newer versions of the library keep all of it in one place.
-    newer = bool(mibot.field(f'{text}rope_parameters', dict, {}))
+    newer = bool(fields.read(f'{text}rope_parameters', dict, {}))
     place = f'{text}rope_parameters' if newer else f'{text}rope_scaling'
-    mibot.expect(f'{place}.rope_type', 'default')
-    sections = _whole_numbers(mibot, f'{place}.mrope_section')
+    fields.expect(f'{place}.rope_type', 'default')
+    sections = _whole_numbers(fields, f'{place}.mrope_section')
     if len(sections) != 3 or 2 * sum(sections) != head_size:
-        raise CheckpointError(f'{mibot.folder / CONFIG}: {place}.mrope_section is '
-                              f'{list(sections)}, must be three numbers whose sum is '
-                              f'{head_size // 2}')
-    base = mibot.field(f'{place}.rope_theta' if newer else f'{text}rope_theta', float, XIAOMI.base)
+        raise CheckpointError(f'{fields.path}: {place}.mrope_section is {list(sections)}, must be '
+                              f'three numbers whose sum is {head_size // 2}')
+    base = fields.read(f'{place}.rope_theta' if newer else f'{text}rope_theta', float, XIAOMI.base)
     return {'sections': sections, 'base': base}
 
 
-def _whole_numbers(mibot: MibotFolder, key: str) -> tuple[Any, ...]:
-    found = mibot.field(key, list)
+def _whole_numbers(fields: Fields, key: str) -> tuple[Any, ...]:
+    found = fields.read(key, list)
     if not all(type(each) is int for each in found):
-        raise CheckpointError(f'{mibot.folder / CONFIG}: {key} is {found!r}, must be a list of '
+        raise CheckpointError(f'{fields.path}: {key} is {found!r}, must be a list of '
                               'whole numbers')
     return tuple(found)

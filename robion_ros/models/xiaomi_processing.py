@@ -143,7 +143,7 @@ class XiaomiProcessing:
         return Layout(torch.tensor(tokens + [PADDING] * rest), whole[0].contiguous(),
                       whole[1:].contiguous())
 
-    def postprocess(self, actions: Tensor) -> np.ndarray:
+    def postprocess(self, actions: Tensor, observation: Observation) -> np.ndarray:
         """Turn one row [T, A'] into float32 [T, A] in the robot's units."""
         return self.actions.invert(actions.numpy(force=True)[:, :self.config.action_size])
 

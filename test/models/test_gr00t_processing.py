@@ -40,7 +40,7 @@ def observe(prompt: str = 'pick', cameras: int = 2) -> Observation:
 ])
 def test_instructions_are_worded_as_where_the_model_comes_from(prompt, isaac, lerobot, formal):
     assert [words(prompt) for words in (isaac_words, lerobot_words, formal_words)] == [
-        isaac, lerobot, formal]
+        (isaac,), (lerobot,), (formal,)]
 
 
 def test_text_stands_around_each_picture():

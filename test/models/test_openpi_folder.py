@@ -101,6 +101,6 @@ def test_quantiles_that_are_needed_are_asked_for(folder, stats):
 def test_a_field_that_is_missing_is_asked_for(folder):
     (folder / 'config.json').write_text(json.dumps({}))
     assets = read_assets(folder)
-    assert assets.field('max_token_len', int, 48) == 48
+    assert assets.fields.read('max_token_len', int, 48) == 48
     with pytest.raises(CheckpointError, match='action_horizon is missing: write there the action'):
-        assets.field('action_horizon', int)
+        assets.fields.read('action_horizon', int)

@@ -6,13 +6,10 @@ import shutil
 import pytest
 
 from robion_ros.config import FieldError
+from robion_ros.models.family import without_checkpoint
 from robion_ros.models.key_table import count_layers
 from robion_ros.models.lerobot_folder import read_policy
-from robion_ros.models.policy_folder import (
-    from_lerobot,
-    PolicyFolder,
-    without_checkpoint,
-)
+from robion_ros.models.policy_folder import from_lerobot, PolicyFolder
 from robion_ros.models.policy_processing import PolicyProcessing
 from robion_ros.models.smolvla_config import SMALL
 
@@ -47,10 +44,9 @@ def test_sizes_of_the_policy_are_those_of_its_configuration(folder):
 
 def test_a_policy_serves_the_robots_of_a_model(folder):
     model = model_of('smolvla', ('side', 'image'), joints=JOINTS[:6], tokenizer='')
-    source = read(folder).serve(model)
-    assert source.spec.cameras == 2 and source.spec.step_duration == model.step_duration
-    assert source.processing.order == (1, 0) and source.folder == folder
-    assert source.processing.config == source.config
+    processing = read(folder).serve(model, 0.04)
+    spec = processing.config.spec
+    assert spec.cameras == 2 and spec.step_duration == 0.04 and processing.order == (1, 0)
 
 
 def test_without_statistics_a_robot_may_have_fewer_values(folder):
@@ -59,9 +55,9 @@ def test_without_statistics_a_robot_may_have_fewer_values(folder):
                   for step in values['steps'] if 'normalizer' in step['registry_name']])
     found = read(folder)
     assert found.fewest == (1, 1)
-    source = found.serve(model_of('smolvla', ('image',), joints=JOINTS[:2], actions=ACTIONS[:3],
-                                  tokenizer=''))
-    assert (source.spec.state_size, source.spec.action_size) == (2, 3)
+    model = model_of('smolvla', ('image',), joints=JOINTS[:2], actions=ACTIONS[:3], tokenizer='')
+    config = found.serve(model, 0.04).config
+    assert (config.state_size, config.action_size) == (2, 3)
     described = found.describe('', ('a problem',))
     assert (described.state_size, described.action_size) == (6, 7)
     assert 'no statistics' in described.state_units and described.problems == ('a problem',)
@@ -69,12 +65,12 @@ def test_without_statistics_a_robot_may_have_fewer_values(folder):
 
 def test_a_model_without_a_checkpoint_has_the_sizes_of_its_robots(model_config):
     config = without_checkpoint(model_config(architecture='smolvla_small', actions=('a', 'b')),
-                                SIZES)
+                                SIZES, (32, 32), cameras=2)
     assert (config.cameras, config.state_size, config.action_size) == (2, 7, 2)
     assert config.step_duration == SIZES.step_duration
     with pytest.raises(FieldError, match='actions: are 33, smolvla_small takes at most 32'):
         without_checkpoint(model_config(architecture='smolvla_small', actions=tuple(
-            f'a{index}' for index in range(33))), SIZES)
+            f'a{index}' for index in range(33))), SIZES, (32, 32))
 
 
 def test_layers_are_counted():

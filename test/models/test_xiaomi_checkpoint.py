@@ -194,7 +194,7 @@ def test_full_sizes_are_those_of_the_published_configuration(folder):
     (folder / 'config.json').write_text(json.dumps({
         'model_type': 'mibot', 'dit_config': {}, 'vlm_config': {'text_config': text,
                                                                 'vision_config': vision}}))
-    assert read_sizes(read_mibot(folder)) == XIAOMI
+    assert read_sizes(read_mibot(folder).fields) == XIAOMI
 
 
 def test_a_robot_of_fewer_joints_fills_its_state_up(load):

@@ -82,7 +82,7 @@ def test_an_instruction_holds_no_picture():
 def test_actions_are_scaled_step_by_step():
     offset = np.arange(20, dtype=np.float32).reshape(10, 2)
     chunk = processing(actions=Scaling(offset, np.full((10, 2), 2, np.float32))).postprocess(
-        torch.ones(10, 32))
+        torch.ones(10, 32), observe())
     np.testing.assert_array_equal(chunk, offset + 2)
     assert chunk.dtype == np.float32
 
