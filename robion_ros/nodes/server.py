@@ -51,7 +51,8 @@ PARAMETERS = (
     Parameter('status_rate', 5.0, 'status messages per second, Hz'),
     Parameter('drain_timeout', 5.0, 'longest wait for requests in flight on deactivate, s'),
     Parameter('hang_time', 10.0, 'a lockstep that lasts longer, s, and ten times as long as the '
-              'slowest when models were tried, is a fault that ends the process; 0: none is'),
+              'slowest when models were tried, or an executor that hangs for longer, is a fault '
+              'that ends the process; 0: none is'),
 )
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
@@ -113,7 +114,7 @@ class ServerNode(LifecycleNode):
         self._changes = ModelChanges(self, self._name, self._config, self._drain_timeout,
                                      lambda: self._serving)
         self._heart = Heart(self, qos.private(self._name, qos.HEARTBEAT), self._lease,
-                            waits=lambda: self._state != ServerStatus.ACTIVE)
+                            lambda: self._state != ServerStatus.ACTIVE, self._hang_time)
         self.create_timer(self._lease.period, self._on_lease_timer, clock=self._steady)
         self.create_timer(self._period, self._on_status_timer, clock=self._steady)
         self.create_timer(1.0, self._on_diagnostics_timer, clock=self._steady)

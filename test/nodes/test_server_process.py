@@ -89,6 +89,12 @@ def hang(engine):
     CpuStage('hanging').launch(Event().wait).wait()
 Engine._run = hang
 """
+EXECUTOR_HANGS = """
+from threading import Event
+from robion_ros.nodes.server import ServerNode
+ServerNode._on_status_timer = lambda node: (
+    Event().wait() if node._state == 2 else node._publish_status())
+"""
 CANNOT_BEAT = 'from robion_ros.nodes.lease import Lease\nLease.beat = lambda lease: 1 // 0'
 
 
@@ -96,8 +102,9 @@ CANNOT_BEAT = 'from robion_ros.nodes.lease import Lease\nLease.beat = lambda lea
     (ENDS, 0.0, 'the engine has stopped by a fault', []),
     (HANGS, 1.0, 'the engine hangs, and its device with it', []),
     (HANGS, 3.0, 'the engine hangs, and keeps what it has', [signal.SIGINT]),
+    (EXECUTOR_HANGS, 1.0, 'the executor hangs: no callback has run in', []),
     (CANNOT_BEAT, 0.0, 'the heart has stopped by a fault: ZeroDivisionError', []),
-], ids=['engine ends', 'engine hangs', 'engine hangs at the end', 'heart stops'])
+], ids=['engine ends', 'engine hangs', 'engine hangs at the end', 'executor hangs', 'heart stops'])
 def test_a_process_that_can_serve_no_more_says_why_and_ends_with_1(
         own_domain: None, write_factory: Any, patch: str, hang_time: float, said: str,
         signals: list[signal.Signals]) -> None:
