@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from robion_ros.core import Observation
 from robion_ros.models import registry
 from robion_ros.models.pi0 import Pi0
 from robion_ros.models.smolvla import Smolvla
+
+from .golden import Case, GOLDEN, lerobot_folder
 
 JOINTS = tuple(f'joint_{index}' for index in range(7))
 
@@ -45,6 +48,14 @@ def tiny(model_config):
 
 
 @pytest.fixture(scope='session')
+def saved(tiny, tmp_path_factory) -> Path:
+    """Return a checkpoint of the tiny model, to be copied by who changes it."""
+    folder = tmp_path_factory.mktemp('saved')
+    tiny.save(folder)
+    return folder
+
+
+@pytest.fixture(scope='session')
 def moved(model_config) -> Callable[[str], Any]:
     """Return a maker of small models whose weights are all away from where training starts."""
     @cache
@@ -66,6 +77,18 @@ def pi0(request, moved) -> Pi0:
 @pytest.fixture(scope='session')
 def smolvla(moved) -> Smolvla:
     return moved('smolvla_small')
+
+
+@pytest.fixture(scope='session')
+def case_of(tmp_path_factory) -> Callable[[str], Case]:
+    """Return a maker of models of the golden checkpoints; those that change one load their own."""
+    @cache
+    def make(kind: str) -> Case:
+        if kind != 'gr00t_lerobot':
+            return Case(GOLDEN[kind])
+        folder = lerobot_folder(tmp_path_factory.mktemp(kind) / 'checkpoint')
+        return Case(GOLDEN[kind].at(folder))
+    return make
 
 
 class OnlyMeta(TorchDispatchMode):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of any size are squeezed into a square; test_gr00t_golden.py compares the values."""
+"""Pictures of any size are squeezed into a square; test_golden.py compares the values."""
 
 import numpy as np
 import pytest

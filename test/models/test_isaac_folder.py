@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which robots a policy of Isaac-GR00T moves is read, or what it lacks is said."""
 
+import shutil
+
 import pytest
 
 from robion_ros.models.folder import CheckpointError
@@ -8,13 +10,12 @@ from robion_ros.models.isaac_configs import DATA_CONFIGS, EMBODIMENTS, make_data
 from robion_ros.models.isaac_folder import METADATA, read_embodiment
 from robion_ros.models.isaac_units import MODES, Rotation
 
-from . import gr00t_golden as golden
-from .golden import edit_json
+from .golden import edit_json, FOLDER, GOLDEN
 
 
 @pytest.fixture
 def folder(tmp_path):
-    return golden.isaac_folder(tmp_path / 'checkpoint')
+    return shutil.copytree(FOLDER / 'gr00t', tmp_path / 'checkpoint')
 
 
 def config(**changes):
@@ -40,7 +41,7 @@ def test_what_config_json_says_of_the_data_counts(folder):
                         'state_normalization_modes': {'state.arm': 'sin_cos'}})(folder)
     robots = read_embodiment(folder)
     assert robots.cameras == ('wrist',) and robots.sizes('state') == (1, 3) and not robots.notes
-    found = robots.change('state').apply(golden.tensors()['0.state'].numpy()[:4])
+    found = robots.change('state').apply(GOLDEN['gr00t'].seen(0, 'state').numpy()[:4])
     assert len(found) == 7 and abs(found[1:]).max() <= 1
 
 

@@ -8,22 +8,22 @@ from robion_ros.models.isaac_configs import DataConfig
 from robion_ros.models.isaac_folder import Embodiment
 from robion_ros.models.isaac_units import make_change, Parts, Rotation
 
-from . import gr00t_golden as golden
+from .golden import FOLDER, GOLDEN
 
 
 @pytest.fixture(scope='module')
 def robots() -> Embodiment:
     """Return the robots of the golden file that are scaled in every way."""
     modes = {kind: {key: mode for key, (mode, _) in parts.items()}
-             for kind, parts in golden.said('modes').items()}
+             for kind, parts in GOLDEN['gr00t'].said('modes').items()}
     data = DataConfig(('front',), tuple(modes['state']), tuple(modes['action']), modes['state'],
                       action_normalization_modes=modes['action'])
-    return Embodiment(golden.FOLDER, 'new_embodiment', 31, data,
-                      golden.said('metadata')['new_embodiment'], ())
+    return Embodiment(FOLDER, 'new_embodiment', 31, data,
+                      GOLDEN['gr00t'].said('metadata')['new_embodiment'], ())
 
 
 def numbers(name: str) -> np.ndarray:
-    return golden.tensors()[f'modes.{name}'].numpy()
+    return GOLDEN['gr00t'].tensors[f'modes.{name}'].numpy()
 
 
 def test_states_are_isaac_s(robots):

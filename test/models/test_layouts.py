@@ -11,8 +11,7 @@ from robion_ros.architectures import ARCHITECTURES
 from robion_ros.models.folder import CheckpointError
 from robion_ros.models.layouts import check_architecture, detect, TRAITS
 
-from . import gr00t_golden
-from .golden import FOLDER, openpi_folder
+from .golden import FOLDER, lerobot_folder, openpi_folder
 
 
 def test_every_architecture_of_the_table_is_one():
@@ -28,9 +27,9 @@ def test_pi0_is_told_in_both_layouts(kind, tmp_path):
 
 
 def test_gr00t_is_told_in_both_layouts(tmp_path):
-    for layout, make in (('lerobot', gr00t_golden.lerobot_folder),
-                         ('Isaac-GR00T', gr00t_golden.isaac_folder)):
-        trait = detect(make(tmp_path / layout))
+    for layout, folder in (('lerobot', lerobot_folder(tmp_path / 'lerobot')),
+                           ('Isaac-GR00T', FOLDER / 'gr00t')):
+        trait = detect(folder)
         assert (trait.architecture, trait.layout) == ('gr00t_n1_5', layout)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures as lerobot and openpi see them; test_pi0_golden.py compares them with theirs."""
+"""Pictures as lerobot and openpi see them; test_golden.py compares them with theirs."""
 
 from hypothesis import given
 from hypothesis import strategies as st

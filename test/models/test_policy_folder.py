@@ -13,7 +13,7 @@ from robion_ros.models.policy_folder import from_lerobot, PolicyFolder
 from robion_ros.models.policy_processing import PolicyProcessing
 from robion_ros.models.smolvla_config import SMALL
 
-from .golden import ACTIONS, edit_json, FOLDER, JOINTS, model_of
+from .golden import ACTIONS, edit_json, FOLDER, GOLDEN, JOINTS
 
 SIZES = SMALL
 
@@ -43,7 +43,7 @@ def test_sizes_of_the_policy_are_those_of_its_configuration(folder):
 
 
 def test_a_policy_serves_the_robots_of_a_model(folder):
-    model = model_of('smolvla', ('side', 'image'), joints=JOINTS[:6], tokenizer='')
+    model = GOLDEN['smolvla'].model(('side', 'image'))
     processing = read(folder).serve(model, 0.04)
     spec = processing.config.spec
     assert spec.cameras == 2 and spec.step_duration == 0.04 and processing.order == (1, 0)
@@ -55,7 +55,7 @@ def test_without_statistics_a_robot_may_have_fewer_values(folder):
                   for step in values['steps'] if 'normalizer' in step['registry_name']])
     found = read(folder)
     assert found.fewest == (1, 1)
-    model = model_of('smolvla', ('image',), joints=JOINTS[:2], actions=ACTIONS[:3], tokenizer='')
+    model = GOLDEN['smolvla'].model(('image',), joints=JOINTS[:2], actions=ACTIONS[:3])
     config = found.serve(model, 0.04).config
     assert (config.state_size, config.action_size) == (2, 3)
     described = found.describe('', ('a problem',))

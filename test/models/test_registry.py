@@ -10,6 +10,8 @@ from robion_ros.config import CameraConfig
 from robion_ros.models import registry
 from robion_ros.models.protocol import ModelSpec
 
+SMALL = [name for name in ARCHITECTURES if name.endswith('_small')]
+
 
 def test_random_weights_follow_the_factory_file(model_config):
     config = model_config(cameras={'one': CameraConfig()}, joints=('a', 'b'), actions=('x',))
@@ -53,8 +55,19 @@ def test_a_checkpoint_of_other_robots_is_refused(tiny, model_config, tmp_path, c
         registry.load(model_config(checkpoint=str(tmp_path), **change), 'cpu')
 
 
-@pytest.mark.parametrize('architecture', [name for name in ARCHITECTURES
-                                          if name.endswith('_small') or name == 'tiny'])
+@pytest.mark.parametrize('change, message', [
+    ({'checkpoint': 'somewhere'}, 'checkpoint: {} is served with random weights alone'),
+    ({'joints': tuple(f'j{index}' for index in range(33))}, 'joints: are 33, {} takes at most 32'),
+    ({'actions': tuple(f'a{index}' for index in range(33))},
+     'actions: are 33, {} takes at most 32'),
+], ids=['checkpoint', 'joints', 'actions'])
+@pytest.mark.parametrize('architecture', SMALL)
+def test_what_a_small_model_cannot_be_is_refused(model_config, architecture, change, message):
+    with pytest.raises(ValueError, match=message.format(architecture)):
+        registry.load(model_config(architecture=architecture, **change), 'cpu')
+
+
+@pytest.mark.parametrize('architecture', ['tiny', *SMALL])
 def test_outline_says_how_much_the_weights_take(model_config, architecture):
     model = model_config(architecture=architecture)
     network = registry.load(model, 'cpu').network

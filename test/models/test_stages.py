@@ -7,10 +7,19 @@ import numpy as np
 import pytest
 import torch
 
+from robion_ros import architectures
 from robion_ros.models import registry
+from robion_ros.models.gr00t import Gr00t
+from robion_ros.models.pi0 import Pi0
+from robion_ros.models.protocol import Stepped
+from robion_ros.models.smolvla import Smolvla
+from robion_ros.models.tiny import Tiny
+from robion_ros.models.xiaomi import Xiaomi
 
 ARCHITECTURES = ('tiny', 'pi0_small', 'pi05_small', 'smolvla_small', 'gr00t_n1_5_small',
                  'xiaomi_robotics_0_small')
+KINDS = {'tiny': Tiny, 'pi0': Pi0, 'pi05': Pi0, 'smolvla': Smolvla, 'gr00t_n1_5': Gr00t,
+         'xiaomi_robotics_0': Xiaomi}
 PROMPTS = 'pick', 'put the blue ball into the box', 'öffne die Tür'
 MASKS = {
     # It wants the first camera; what of another one is masked is still a token.
@@ -97,6 +106,38 @@ def test_the_adit_stage_leaves_the_hand_over_as_it_was(model, observe, stack) ->
     for name, tensor in before.items():
         torch.testing.assert_close(context[name], tensor, atol=0, rtol=0)
     torch.testing.assert_close(model.adit(context, model.noise([1])), first, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize('architecture, device, batch', [
+    ('tiny', 'cpu', 1), ('tiny', 'cpu', 2),
+    *((name, 'cuda', 1) for name in architectures.ARCHITECTURES if name != 'tiny'),
+    *((name, 'cpu', 1) for name in ARCHITECTURES if name != 'tiny')])
+def test_the_stages_never_look_at_values(architecture, device, batch, model_config, observe, stack,
+                                         only_meta):
+    module = registry.find(architecture)
+    source = module.configure(model_config(architecture=architecture))
+    # Every step does the same: two of them stand for all.
+    model = KINDS[architecture.removesuffix('_small')](
+        replace(source.sizes, steps=2), module.blank(source, torch.device(device)))
+    inputs = {name: tensor.to('meta') for name, tensor in stack(
+        model, *[observe()] * batch).items()}
+    noise = model.noise(range(batch)).to('meta')
+    with only_meta():
+        context = model.vlm(inputs)
+        chunks = [model.adit(context, noise)]
+        if isinstance(model, Stepped):
+            steps = torch.zeros(batch, dtype=torch.int64, device='meta')
+            chunks.append(model.adit_step(model.adit_begin(context), noise, steps))
+    for actions in chunks:
+        assert actions.shape == noise.shape and actions.dtype == torch.float32
+    handed = {'Smolvla': ('joint', 'prefix'), 'Gr00t': ('cache', 'state')}.get(
+        type(model).__name__, ('cache',))
+    for name in handed:
+        assert context[name].dtype == (torch.bfloat16 if device == 'cuda' else torch.float32)
+    # Kernels of attention want keys in eights, which those two have to fill up.
+    if isinstance(model, Smolvla | Gr00t):
+        keys = [context[name] for name in handed if name != 'state']
+        assert all(tensor.shape[-2] % 8 == 0 and tensor.is_contiguous() for tensor in keys)
 
 
 def test_random_weights_depend_on_the_seed_alone(architecture, model_config) -> None:

@@ -44,16 +44,6 @@ def test_noise_comes_from_each_seed_alone(tiny):
     assert abs(together.mean()) < 0.2 and abs(together.std() - 1) < 0.2
 
 
-@pytest.mark.parametrize('batch', [1, 2])
-def test_the_stages_never_look_at_values(model_config, observe, stack, batch, only_meta):
-    model = registry.load(model_config(), 'meta')
-    inputs = {name: tensor.to('meta')
-              for name, tensor in stack(model, *[observe()] * batch).items()}
-    noise = model.noise(range(batch)).to('meta')
-    with only_meta():
-        actions = model.adit(model.vlm(inputs), noise)
-    assert actions.shape == noise.shape
-
 
 def test_random_weights_are_the_same_everywhere(tiny, model_config):
     state = torch.get_rng_state()

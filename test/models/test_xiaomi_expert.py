@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The expert's layers; test_xiaomi_golden.py compares it with the original."""
+"""The expert's layers; test_golden.py compares it with the original."""
 
 import pytest
 import torch
