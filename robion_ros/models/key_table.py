@@ -62,7 +62,7 @@ def count_layers(stack: str, names: Iterable[str]) -> int:
     Raise KeyError where one is left out: a wrong number must not make millions of them.
     """
     found = {int(match[1]) for name in names if (match := re.match(rf'{stack}\.(\d+)\.', name))}
-    for index in range(max(found)):
+    for index in range(max(found, default=0) + 1):
         if index not in found:
             raise KeyError(f'{stack}.{index}')
     return len(found)

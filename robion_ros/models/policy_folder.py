@@ -151,10 +151,22 @@ def read_sizes(folder: Path, keys: KeyTable, config: Any,
                sized: Callable[[Any, Shapes], Any]) -> Any:
     """Return config with the sizes of a folder's tensors; sized takes these from their shapes."""
     with open_shards(folder) as shards:
-        shapes = {name: shards.shapes[key] for name, key in keys.pairs(shards.keys)}
+        shapes = AskedShapes({name: shards.shapes[key] for name, key in keys.pairs(shards.keys)})
         try:
             return sized(config, shapes)
         except (LookupError, ValueError, ZeroDivisionError) as error:
+            name = error.args[0] if isinstance(error, KeyError) else shapes.asked
             raise CheckpointError(
-                f'{shards.place} does not fit the model: {error} is missing or has another shape '
+                f'{shards.place} does not fit the model: {name!r} is missing or has another shape '
                 f'than in any {config.architecture}') from error
+
+
+class AskedShapes(dict[str, tuple[int, ...]]):
+    """Shapes by the names of tensors, and which was asked for last."""
+
+    asked = ''
+
+    def __getitem__(self, name: str) -> tuple[int, ...]:
+        """Return a shape, as a dict does."""
+        self.asked = name
+        return super().__getitem__(name)

@@ -92,7 +92,7 @@ WEIGHTS = {
 SIZES = {
     'missing': (lambda n, w: w.pop(n.size), "'{}' is missing or has another shape"),
     'another rank': (lambda n, w: w.update({n.size: torch.zeros(5)}),
-                     'is missing or has another shape'),
+                     "'{}' is missing or has another shape"),
 }
 
 
