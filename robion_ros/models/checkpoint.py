@@ -22,10 +22,11 @@ import torch
 from torch import nn, Tensor
 
 from robion_ros.config import nearest
+from robion_ros.models.adapter import open_weights
 from robion_ros.models.folder import CheckpointError, CONFIG, read_json
 from robion_ros.models.key_table import KeyTable
 from robion_ros.models.layers import FusedLinear
-from robion_ros.models.shards import open_shards, Shards, WEIGHTS
+from robion_ros.models.shards import Shards, WEIGHTS
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ def load(folder: Path, module: nn.Module, device: torch.device, keys: KeyTable |
     numbers is checked before memory is taken; types are converted one tensor at a time.
     """
     progress = progress or log_progress(folder)
-    with open_shards(folder) as shards:
+    with open_weights(folder) as shards:
         sources = match(shards, module, keys)
         module.to_empty(device=device)
         begin, done = monotonic(), 0

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from torch import nn
 
+from robion_ros.models.adapter import open_weights
 from robion_ros.models.checkpoint import match
 from robion_ros.models.folder import CheckpointError
 from robion_ros.models.key_table import KeyTable
-from robion_ros.models.shards import open_shards
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class WeightsSummary:
 
 def summarize_weights(folder: Path) -> WeightsSummary:
     """Count what a folder's weights are, without reading them."""
-    with open_shards(folder) as shards:
+    with open_weights(folder) as shards:
         counts = {key: math.prod(shape) for key, shape in shards.shapes.items()}
         dtypes: Counter[str] = Counter()
         for key, count in counts.items():
@@ -75,7 +75,7 @@ def summarize_weights(folder: Path) -> WeightsSummary:
 def misfits(folder: Path, module: nn.Module, keys: KeyTable | None = None) -> tuple[str, ...]:
     """Return what is missing, unexpected or of another shape than a module on meta wants."""
     try:
-        with open_shards(folder) as shards:
+        with open_weights(folder) as shards:
             match(shards, module, keys)
     except CheckpointError as error:
         return tuple(str(error).splitlines())

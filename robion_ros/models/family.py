@@ -17,6 +17,7 @@ from torch import nn, Tensor
 from robion_ros.config import FieldError, ModelConfig
 from robion_ros.core import Observation
 from robion_ros.models import checkpoint, layers
+from robion_ros.models.adapter import describe_adapter
 from robion_ros.models.compiled import compile_layers
 from robion_ros.models.description import Description, misfits
 from robion_ros.models.folder import CheckpointError
@@ -154,7 +155,8 @@ class Family:
         except (CheckpointError, ImportError) as error:
             problems = (*problems, str(error))
         path = find_tokenizer(folder, tokenizer)
-        return found.describe(str(path) if path else None, problems)
+        described = found.describe(str(path) if path else None, problems)
+        return replace(described, notes=(*described.notes, *describe_adapter(folder)))
 
     def _unshaped(self, config: Any, device: torch.device) -> Any:
         with torch.device('meta'):

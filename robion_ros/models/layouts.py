@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robion_ros.config import nearest
+from robion_ros.models.adapter import open_weights
 from robion_ros.models.folder import CheckpointError, CONFIG, read_json, require
-from robion_ros.models.shards import open_shards
 
 Layout = Literal['robion_ros', 'lerobot', 'openpi', 'mibot', 'Isaac-GR00T']
 
@@ -58,7 +58,7 @@ def detect(folder: Path) -> Trait:
         known = [trait.value for trait in named]
         raise CheckpointError(f'{folder / CONFIG}: {field} {found!r} is of no architecture that '
                               f'is served; {nearest(str(found), known)}')
-    with open_shards(folder) as shards:
+    with open_weights(folder) as shards:
         for trait in TRAITS:
             if trait.tensor and trait.tensor in shards.keys:
                 return trait

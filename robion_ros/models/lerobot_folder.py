@@ -131,9 +131,6 @@ class Policy:
 
 def read_policy(folder: Path, own: Collection[str] = ()) -> Policy:
     """Read what the folder holds beside the weights; own are the steps of the architecture."""
-    if (folder / 'adapter_config.json').is_file():
-        raise CheckpointError(f'checkpoint {folder} holds an adapter (LoRA): merge it into its '
-                              'base model, with merge_and_unload of peft, and save that')
     fields = Fields(folder / CONFIG, read_json(folder))
     policy = Policy(folder, fields, _read_steps(folder, BEFORE), _read_steps(folder, AFTER))
     for step in (*policy.before, *policy.after):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from robion_ros.config import ModelConfig
+from robion_ros.models.adapter import open_weights
 from robion_ros.models.cameras import place_cameras
 from robion_ros.models.description import Description
 from robion_ros.models.folder import CheckpointError
@@ -20,7 +21,6 @@ from robion_ros.models.layouts import Layout
 from robion_ros.models.lerobot_folder import ACTION, Policy, STATE
 from robion_ros.models.policy_processing import PolicyProcessing
 from robion_ros.models.processing import IDENTITY, Scaling, Span, Units
-from robion_ros.models.shards import open_shards
 from robion_ros.models.tokenizer import Tokenizer
 from robion_ros.models.tokenizer_files import BEGIN, open_tokenizer
 
@@ -150,7 +150,7 @@ def check_numbers(config: Any, path: Path) -> None:
 def read_sizes(folder: Path, keys: KeyTable, config: Any,
                sized: Callable[[Any, Shapes], Any]) -> Any:
     """Return config with the sizes of a folder's tensors; sized takes these from their shapes."""
-    with open_shards(folder) as shards:
+    with open_weights(folder) as shards:
         shapes = AskedShapes({name: shards.shapes[key] for name, key in keys.pairs(shards.keys)})
         try:
             return sized(config, shapes)

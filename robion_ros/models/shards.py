@@ -5,7 +5,7 @@ The tensors of a checkpoint folder: model.safetensors, or the files that its ind
 Only headers are read until a tensor is asked for, and pickles never. Knows no model.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, ExitStack
 import math
 from pathlib import Path
@@ -17,6 +17,8 @@ from torch import Tensor
 from robion_ros.models.folder import CheckpointError, parse_json, require, unfold
 
 WEIGHTS, INDEX = 'model.safetensors', 'model.safetensors.index.json'
+ADAPTER = 'adapter_model.safetensors'
+"""Where a folder has an adapter, and a base elsewhere, instead."""
 BYTES = {'F64': 8, 'F32': 4, 'BF16': 2, 'F16': 2, 'I64': 8, 'I32': 4}
 """Of one value."""
 
@@ -57,9 +59,17 @@ class Shards:
 @contextmanager
 def open_shards(folder: Path) -> Iterator[Shards]:
     """Open the weights of a checkpoint folder."""
+    files = weight_files(folder)
+    with open_files(folder / (INDEX if len(files) > 1 else WEIGHTS), files) as shards:
+        yield shards
+
+
+@contextmanager
+def open_files(place: Path, paths: Iterable[Path]) -> Iterator[Shards]:
+    """Open safetensors files; errors name place."""
     with ExitStack() as stack:
         files = {}
-        for path in weight_files(folder):
+        for path in paths:
             try:
                 files[path] = stack.enter_context(safe_open(path, framework='pt'))
             except (SafetensorError, OSError) as error:
@@ -70,7 +80,7 @@ def open_shards(folder: Path) -> Iterator[Shards]:
                 if key in homes:
                     raise CheckpointError(f'{key} stands in {homes[key][0]} and in {path}')
                 homes[key] = path, file
-        yield Shards(folder / (INDEX if len(files) > 1 else WEIGHTS), homes)
+        yield Shards(place, homes)
 
 
 def weight_files(folder: Path) -> tuple[Path, ...]:

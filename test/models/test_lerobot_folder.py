@@ -115,7 +115,6 @@ DAMAGES = {
     'state file elsewhere': (lambda folder: change_step(
         folder, BEFORE, 'normalizer_processor', lambda step: step.update(state_file='../x')),
         "state_file is '../x', must be a file beside it"),
-    'adapter': (lambda folder: (folder / 'adapter_config.json').touch(), r'adapter \(LoRA\)'),
     'pictures scaled': (lambda folder: change_step(
         folder, BEFORE, 'normalizer_processor',
         lambda step: step['config']['norm_map'].update(VISUAL='MEAN_STD')),
