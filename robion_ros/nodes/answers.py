@@ -82,10 +82,15 @@ def refused_but(response: Rebalance.Response, unserved: errors.Unserved) -> Reba
 def put_into_force(response: Rebalance.Response, applied: Applied, seconds: float) -> None:
     """Add what became of a plan to what was said of it."""
     response.apply_ms = seconds * 1e3
-    if applied.failures:
+    troubles = list(applied.failures.values())
+    if applied.stayed:
+        troubles.append(f'the manager ends; not moved: {", ".join(applied.stayed)}')
+    elif troubles:
+        troubles.append('trying again')
+    if troubles:
         response.success = False
         response.error_code = Rebalance.Response.NOT_APPLIED
-        response.message = '; '.join(applied.failures.values()) + '; trying again'
+        response.message = '; '.join(troubles)
     elif applied.unready:
         response.message += ('; moved without having been heard by their new server: '
                              + ', '.join(sorted(applied.unready)))

@@ -18,8 +18,6 @@ from rclpy.node import Node
 from rclpy.task import Future
 from std_msgs.msg import UInt64
 
-from robion_ros.config import MAX_CAPACITY
-from robion_ros.manager.handover import Place
 from robion_ros.msg import RobotStatus, ServerStatus
 from robion_ros.nodes import qos
 from robion_ros.nodes.absences import Absences
@@ -231,47 +229,3 @@ class Fleet:
                 if robot.robot not in self._robots
                 or robot.last_request >= self._robots[robot.robot].last_request}
             self._changed.notify_all()
-
-
-def places(statuses: Mapping[str, ServerStatus]) -> dict[str, Place]:
-    """Return where robots are answered, by the word of the servers."""
-    newest: dict[str, tuple[int, Place]] = {}
-    for name, status in statuses.items():
-        for robot in status.robots:
-            here = robot.last_request, Place(robot.model, name)
-            if robot.state == RobotStatus.ACTIVE:
-                # A server that was cut off goes on with robots that another one took over.
-                newest[robot.robot] = max(here, newest.get(robot.robot, here))
-    return {robot: place for robot, (_, place) in newest.items()}
-
-
-def hosts(statuses: Mapping[str, ServerStatus]) -> dict[str, Iterable[str]]:
-    """Return the models that servers hold."""
-    return {name: status.models for name, status in statuses.items()}
-
-
-def capacities(statuses: Mapping[str, ServerStatus]) -> dict[tuple[str, str], int]:
-    """Return how many robots servers say they sustain, by server and model."""
-    return {(name, model): min(capacity, MAX_CAPACITY) for name, status in statuses.items()
-            for model, capacity in zip(status.models, status.capacities, strict=False)}
-
-
-def loaded(statuses: Mapping[str, ServerStatus], servers: Iterable[str]) -> set[str]:
-    """Return the models that some servers hold."""
-    return {model for name in servers for model in statuses[name].models}
-
-
-def obeys(name: str, status: ServerStatus, running: Mapping[str, Place]) -> bool:
-    """Return whether a server says that it serves just those robots that run there."""
-    return {(robot.robot, robot.model, robot.state) for robot in status.robots
-            if robot.state != RobotStatus.LEAVING} == {
-        (robot, place.model, RobotStatus.ACTIVE) for robot, place in running.items()
-        if place.server == name}
-
-
-def find_strays(statuses: Mapping[str, ServerStatus], obedient: set[str],
-                running: Mapping[str, Place]) -> set[str]:
-    """Return the servers, not obedient, that answer robots which obedient ones took over."""
-    return {name for name in statuses.keys() - obedient for robot in statuses[name].robots
-            if robot.state == RobotStatus.ACTIVE
-            and running.get(robot.robot, Place('', name)).server in obedient - {name}}

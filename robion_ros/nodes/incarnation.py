@@ -4,6 +4,9 @@
 from dataclasses import dataclass, field
 from time import time_ns
 
+HEAR_TIME = 0.2
+"""After its first word a process waits so long, s, for that of another before it does anything."""
+
 
 @dataclass
 class Incarnation:

@@ -39,16 +39,23 @@ def said(what: str) -> Callable[[Transition[SpeakingT]], Transition[SpeakingT]]:
     return decorate
 
 
-def refuse_invalid(node: LifecycleNode) -> None:
-    """Let a node refuse transitions that its state does not have; in Jazzy rclpy raises."""
+def refuse_invalid(node: LifecycleNode, speaks: Callable[[], bool]) -> None:
+    """
+    Let a node refuse transitions that its state does not have; in Jazzy rclpy raises.
+
+    Before it speaks, as another of its name may run, it refuses all that it is told.
+    """
     def answer(change: Callable[..., Any], request: ChangeState.Request,
                response: ChangeState.Response) -> ChangeState.Response:
+        refusal = 'listens whether another node of this name runs; ask again in some seconds'
         try:
-            return change(request, response)
+            if speaks():
+                return change(request, response)
         except RuntimeError as error:
-            node.get_logger().error(str(error))
-            response.success = False
-            return response
+            refusal = str(error)
+        node.get_logger().error(refusal)
+        response.success = False
+        return response
     for service in node.services:
         if service.srv_type is ChangeState:
             service.callback = partial(answer, service.callback)

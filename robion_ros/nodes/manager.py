@@ -14,7 +14,7 @@ from time import monotonic
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
-from std_msgs.msg import Header, UInt64
+from std_msgs.msg import Header
 
 from robion_ros.config import FactoryConfig
 from robion_ros.factory_file import load
@@ -23,7 +23,8 @@ from robion_ros.manager.handover import Place
 from robion_ros.manager.planner import FactoryPlan, plan_most
 from robion_ros.manager.population import BadPopulation, new_models, with_robot, without_robot
 from robion_ros.msg import Assignment, RobotAssignment, ServerStatus
-from robion_ros.nodes import qos
+from robion_ros.nodes import qos, said
+from robion_ros.nodes.announcement import Announcement
 from robion_ros.nodes.answers import (
     assignments,
     left_out,
@@ -38,10 +39,10 @@ from robion_ros.nodes.answers import (
 )
 from robion_ros.nodes.described import knowing
 from robion_ros.nodes.diagnostics import manager_diagnostic
-from robion_ros.nodes.fleet import capacities, find_strays, Fleet, hosts, loaded, obeys, places
-from robion_ros.nodes.incarnation import Incarnation
+from robion_ros.nodes.fleet import Fleet
 from robion_ros.nodes.parameters import declare, Parameter
 from robion_ros.nodes.planning import Planning
+from robion_ros.nodes.said import capacities, find_strays, hosts, loaded, obeys, places
 from robion_ros.nodes.spin import run, STOPPED
 from robion_ros.nodes.spinner import one_thread
 from robion_ros.nodes.transition import Applied, Transition
@@ -80,6 +81,8 @@ class ManagerNode(Node):
         self._models = {robot: model for model, robots in self._factory.robots.items()
                         for robot in robots}
         self._running: dict[str, Place] = {}
+        self._met: set[str] = set()
+        """Servers that have been heard."""
         self._homeless: set[str] = set()
         """Models of robots that no living server had at the last plan."""
         self._started = self._changed = self._called_off = monotonic()
@@ -95,11 +98,7 @@ class ManagerNode(Node):
                                                  qos.LATCHED_QOS)
         self._diagnostics = self.create_publisher(DiagnosticArray, qos.DIAGNOSTICS,
                                                   qos.DIAGNOSTICS_QOS)
-        self._incarnation = Incarnation()
-        self._announcement = self.create_publisher(UInt64, f'~/{qos.INCARNATION}',
-                                                   qos.LATCHED_QOS)
-        self.create_subscription(UInt64, f'~/{qos.INCARNATION}', self._on_incarnation,
-                                 qos.LATCHED_QOS)
+        Announcement(self, LISTEN_TIME, self._give_way)
         self._planning = Planning(self, self._look)
         for kind, name, respond in ((Rebalance, qos.REBALANCE, self._on_rebalance),
                                     (RegisterRobot, qos.REGISTER, self._on_register),
@@ -107,7 +106,6 @@ class ManagerNode(Node):
             self._planning.serve(kind, f'~/{name}', respond)
         # Servers are looked after also where simulated time stands still or jumps.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._silence = self.create_timer(LISTEN_TIME, self._announce, clock=steady)
         self.create_timer(float(values['period']), self._on_timer, clock=steady)
         self.create_timer(1.0, self._on_diagnostics_timer, clock=steady)
 
@@ -115,19 +113,13 @@ class ManagerNode(Node):
         """End the thread that plans, when robots that are on the move have arrived."""
         self._planning.close()
 
-    def _announce(self) -> None:
-        self._silence.cancel()
-        self._incarnation.speaks = True
-        self._announcement.publish(UInt64(data=self._incarnation.number))
-
-    def _on_incarnation(self, other: UInt64) -> None:
+    def _give_way(self) -> None:
         """Leave the robots to a manager of this name that was there before."""
-        if self._incarnation.gives_way(other.data):
-            self.get_logger().fatal(
-                f'a manager {self.get_name()!r} runs already, here or on another machine of this '
-                'ROS domain; stop that one first, or give this factory another manager.name')
-            self.exit_code = 2
-            STOPPED.set()
+        self.get_logger().fatal(
+            f'a manager {self.get_name()!r} runs already, here or on another machine of this ROS '
+            'domain; stop that one first, or give this factory another manager.name')
+        self.exit_code = 2
+        STOPPED.set()
 
     def _on_timer(self) -> None:
         self._watch.look(self._fleet.timeout)
@@ -231,13 +223,19 @@ class ManagerNode(Node):
     def _where(self, alive: Mapping[str, ServerStatus]) -> dict[str, Place]:
         """Return where robots are answered now: as servers were told, or as they say."""
         obedient = self._watch.obedient(alive)
-        said = places({name: status for name, status in alive.items() if name not in obedient})
-        if self._published is None:
-            # A manager before this one may have changed the populations.
-            self._models |= {robot: place.model for robot, place in said.items()
-                             if place.model in self._factory.models}
-        return said | {robot: place for robot, place in self._running.items()
-                       if place.server in obedient}
+        self._learn(alive)
+        strangers = {name: status for name, status in alive.items() if name not in obedient}
+        return places(strangers) | {robot: place for robot, place in self._running.items()
+                                    if place.server in obedient}
+
+    def _learn(self, alive: Mapping[str, ServerStatus]) -> None:
+        """Take over the populations that a manager before this one was told, from its servers."""
+        begun = self._published is not None
+        new = {name: status for name, status in alive.items() if name not in self._met}
+        self._met |= new.keys()
+        for robot, model in said.populations(new if begun else alive).items():
+            if model in self._factory.models and not (begun and robot in self._models):
+                self._models[robot] = model
 
     def _apply(self, plan: FactoryPlan, running: Mapping[str, Place],
                alive: Mapping[str, ServerStatus], problems: list[str]) -> Applied:

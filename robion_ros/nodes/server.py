@@ -17,15 +17,15 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from std_msgs.msg import Header
 
 from robion_ros.config import check_choice, check_range
-from robion_ros.engine.stats import EngineStats
 from robion_ros.factory_file import load as load_factory
 from robion_ros.msg import ServerStatus
 from robion_ros.nodes import qos
 from robion_ros.nodes.absences import Absences
+from robion_ros.nodes.convert import to_duration
 from robion_ros.nodes.diagnosis import explain_silence
 from robion_ros.nodes.engine_watch import GAP
 from robion_ros.nodes.heart import Heart
-from robion_ros.nodes.incarnation import Incarnation
+from robion_ros.nodes.incarnation import HEAR_TIME, Incarnation
 from robion_ros.nodes.lease import Lease
 from robion_ros.nodes.life_cycle import refuse_invalid, said
 from robion_ros.nodes.model_changes import ModelChanges
@@ -98,13 +98,14 @@ class ServerNode(LifecycleNode):
         self._diagnostics = self.create_publisher(DiagnosticArray, qos.DIAGNOSTICS,
                                                   qos.DIAGNOSTICS_QOS)
         self.create_subscription(ServerStatus, status, self._on_own_status, qos.VOLATILE_QOS)
-        refuse_invalid(self)
+        refuse_invalid(self, lambda: self._incarnation.speaks)
         # The heart beats also where simulated time stands still or jumps.
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._period = 1.0 / rate
         self._listening = self.create_timer(listen_time, self._begin, clock=self._steady)
         if not listen_time:
             self._begin()
+            self._start()
 
     def _begin(self) -> None:
         """Speak as the server of this name; before, robots and the manager know another one."""
@@ -120,7 +121,12 @@ class ServerNode(LifecycleNode):
         self.create_timer(1.0, self._on_diagnostics_timer, clock=self._steady)
         self.create_timer(GAP / 2, self._check, clock=self._steady)
         self._publish_status()
-        if self._autostart and self.trigger_configure() == SUCCESS:
+        self._starting = self.create_timer(HEAR_TIME, self._start, clock=self._steady)
+
+    def _start(self) -> None:
+        self._starting.cancel()
+        if self._autostart and (self._state == ServerStatus.INACTIVE
+                                or self.trigger_configure() == SUCCESS):
             self.trigger_activate()
 
     @said('configure')
@@ -273,15 +279,11 @@ class ServerNode(LifecycleNode):
             self._status.publish(self._make_status())
 
     def _make_status(self) -> ServerStatus:
-        device = self._factory.servers[self._name].device
-        serving, held = self._serving, self._state != ServerStatus.UNCONFIGURED
         return server_status(
-            Header(stamp=self.get_clock().now().to_msg()), self._name, self._incarnation.number,
-            serving.roster.term if serving else self._lease.term, self._state, device,
-            serving.capacities if serving and held else {},
-            serving.roster.robots if serving else {},
-            serving.engine.stats() if serving else EngineStats(),
-            self._factory.manager.server_timeout)
+            self._serving, header=Header(stamp=self.get_clock().now().to_msg()),
+            server=self._name, incarnation=self._incarnation.number, term=self._lease.term,
+            state=self._state, device=self._factory.servers[self._name].device,
+            server_timeout=to_duration(self._factory.manager.server_timeout))
 
 
 def main(args: list[str] | None = None) -> int:

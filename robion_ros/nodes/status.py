@@ -6,15 +6,17 @@ Pure functions. Knows no publisher and no timer.
 """
 
 from collections.abc import Mapping
+from typing import Any, TYPE_CHECKING
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
-from std_msgs.msg import Header
 
-from robion_ros.engine.stats import EngineStats
 from robion_ros.msg import RobotStatus, ServerStatus
 from robion_ros.nodes.convert import from_duration, to_duration
 from robion_ros.nodes.diagnostics import diagnostic
 from robion_ros.nodes.served_robot import ServedRobot
+
+if TYPE_CHECKING:
+    from robion_ros.nodes.serving import Serving
 
 COUNTED = ('requests', 'answered', 'late', 'superseded', 'shed', 'failed', 'cancelled', 'refused')
 MESSAGES = {RobotStatus.STANDBY: 'standby: listened to, not answered',
@@ -32,16 +34,20 @@ def robot_status(robot: ServedRobot) -> RobotStatus:
         **{name: getattr(robot.counters, name) for name in COUNTED})
 
 
-def server_status(header: Header, server: str, incarnation: int, term: int, state: int,
-                  device: str, capacities: Mapping[str, int], robots: Mapping[str, ServedRobot],
-                  stats: EngineStats, server_timeout: float) -> ServerStatus:
-    """Describe a server, the models that it has loaded, and its robots."""
-    return ServerStatus(
-        header=header, server=server, incarnation=incarnation, term=term, state=state,
-        device=device, server_timeout=to_duration(server_timeout),
-        models=list(capacities), capacities=list(capacities.values()), epoch=stats.epoch,
-        robots=[robot_status(robot) for robot in robots.values()], waiting=stats.waiting,
-        locksteps=stats.locksteps, lockstep_time=to_duration(stats.lockstep_time))
+def server_status(serving: 'Serving | None', **fields: Any) -> ServerStatus:
+    """Describe a server, by fields of its own, with the models that it holds and its robots."""
+    status = ServerStatus(**fields)
+    if serving:
+        stats = serving.engine.stats()
+        # What was asked for in a term that has just ended is of that one.
+        status.term, status.epoch = serving.roster.term, stats.epoch
+        status.robots = [robot_status(robot) for robot in serving.roster.robots.values()]
+        status.waiting, status.locksteps = stats.waiting, stats.locksteps
+        status.lockstep_time = to_duration(stats.lockstep_time)
+        if status.state != ServerStatus.UNCONFIGURED:
+            status.models = list(serving.capacities)
+            status.capacities = list(serving.capacities.values())
+    return status
 
 
 def diagnostics(status: ServerStatus, problems: Mapping[str, str]) -> DiagnosticArray:

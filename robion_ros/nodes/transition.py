@@ -30,6 +30,8 @@ class Applied:
     """By server: why it did not take its part."""
     unready: Mapping[str, str]
     """Robots that were moved without having been heard by their next server."""
+    stayed: Collection[str] = ()
+    """Robots that were to move and did not, as the manager ends."""
 
 
 class Transition:
@@ -60,18 +62,20 @@ class Transition:
         ends.
         """
         self._handovers = {
-            robot: _handover(status, lost=robot not in old or old[robot].server not in alive)
+            robot: self._handover(status, robot not in old or old[robot].server not in alive)
             for robot, status in self._fleet.robots().items() if robot in new}
         steps = phases(old, new, alive, unsure)
         self._call(steps.prepare)
         new, steps = self._keep(old, new, alive, steps)
         unready: Mapping[str, str] = {}
+        stayed: Collection[str] = ()
         if standbys := _standbys(old, new, alive):
             unready, lost, hurried = self._fleet.wait_ready(standbys, self._told, alive,
                                                             self._timeout)
             self._failures |= {server: f'{server} was lost while robots moved' for server in lost}
             if hurried:
                 new, steps = self._keep(old, new, alive, steps, unready)
+                stayed = () if lost else sorted(unready)
                 standbys, unready = _standbys(old, new, alive), {}
         self._call(steps.release)
         # Who did not let go may be answering on: two must not.
@@ -81,12 +85,24 @@ class Transition:
                     for server, duties in steps.take_over.items()})
         places = {robot: place for robot, place in {**new, **held}.items()
                   if place.server not in self._failures or old.get(robot) == place}
-        return Applied(self._epoch, places, self._failures, unready)
+        return Applied(self._epoch, places, self._failures, unready, stayed)
 
     def confirm(self, running: Mapping[str, Place], unsure: set[str], sure: set[str]) -> int:
         """Tell servers that may do otherwise what runs; return the epoch that this took."""
         calm = {robot: place for robot, place in running.items() if place.server in sure}
         return self.apply(calm, calm, unsure | sure, unsure=unsure).epoch
+
+    def _handover(self, status: RobotStatus, lost: bool) -> RobotAssignment:
+        """
+        Return what was reported last, until the server that lets the robot go says it exactly.
+
+        lost says that nobody will; and whoever reports may have listened only.
+        """
+        number = status.last_request
+        if lost:
+            number = max(number + NUMBER_MARGIN, self._new.last_request)
+        return RobotAssignment(last_request=number, watermark=status.watermark,
+                               prompt=status.prompt, prompt_stamp=status.prompt_stamp)
 
     def _keep(self, old: Mapping[str, Place], new: Mapping[str, Place], alive: Collection[str],
               steps: Phases, robots: Container[str] = ()) -> tuple[Mapping[str, Place], Phases]:
@@ -134,12 +150,3 @@ def _standbys(old: Mapping[str, Place], new: Mapping[str, Place],
     return {robot: new[robot].server for robot in moving(old, new, alive)}
 
 
-def _handover(status: RobotStatus, lost: bool) -> RobotAssignment:
-    """
-    Return what was reported last, until the server that lets the robot go says it exactly.
-
-    lost says that nobody will.
-    """
-    return RobotAssignment(
-        last_request=status.last_request + (NUMBER_MARGIN if lost else 0),
-        watermark=status.watermark, prompt=status.prompt, prompt_stamp=status.prompt_stamp)

@@ -67,7 +67,11 @@ class Watch:
         now = monotonic()
         if now < self._patient_until or now - self._looked > self._server_timeout / 2:
             return 'the manager was held up and listens who is there; ask again in a second'
-        if self._planned is not None or not any(status.epoch for status in alive.values()):
+        if self._planned is not None:
+            return ''
+        if not alive:
+            return 'no server has been heard yet; ask again in some seconds'
+        if not any(status.epoch for status in alive.values()):
             return ''
         if now - self._started < LISTEN_TIME:
             return ('the manager has just started and listens whether another of its name is '

@@ -76,5 +76,5 @@ def test_a_model_without_a_checkpoint_has_the_sizes_of_its_robots(model_config):
 def test_layers_are_counted():
     shapes = {f'stack.{index}.weight': (1,) for index in range(12)} | {'other.20.weight': (1,)}
     assert count_layers('stack', shapes) == 12
-    with pytest.raises(KeyError, match='none.0'):
+    with pytest.raises(KeyError, match=r'none\.0'):
         count_layers('none', shapes)

@@ -12,13 +12,11 @@ from rclpy.node import Node
 from rclpy.task import Future
 from std_msgs.msg import UInt64
 
-from robion_ros.config import MAX_CAPACITY
-from robion_ros.manager.handover import Place
 from robion_ros.msg import RobotStatus, ServerStatus
 from robion_ros.nodes import absences
 from robion_ros.nodes import fleet as module
 from robion_ros.nodes.convert import to_duration
-from robion_ros.nodes.fleet import ATTEMPTS, capacities, Fleet, places
+from robion_ros.nodes.fleet import ATTEMPTS, Fleet
 from robion_ros.nodes.spin import Flag
 from robion_ros.srv import AssignRobots
 
@@ -117,21 +115,6 @@ def test_robot_that_becomes_ready_ends_the_wait(fleet: Fleet) -> None:
     thread.join()
 
 
-@pytest.mark.parametrize(('said', 'where'), [
-    ({'s': [robot('r1')], 't': [robot('r2', model='b')]},
-     {'r1': Place('a', 's'), 'r2': Place('b', 't')}),
-    ({'s': [robot('r1', state=RobotStatus.STANDBY)], 't': [robot('r1')]},
-     {'r1': Place('a', 't')}),
-    ({'s': [robot('r1', state=RobotStatus.LEAVING, model='')]}, {}),
-    ({'s': [robot('r1', last_request=9)], 't': [robot('r1', last_request=8)]},
-     {'r1': Place('a', 's')}),
-    ({'s': [robot('r1', last_request=8)], 't': [robot('r1', last_request=9)]},
-     {'r1': Place('a', 't')}),
-], ids=['two', 'standby', 'leaving', 'cut off', 'cut off, other order'])
-def test_places(said, where) -> None:
-    assert places({name: ServerStatus(robots=robots) for name, robots in said.items()}) == where
-
-
 def test_servers_are_called_until_they_answer_or_are_given_up(fleet: Fleet, node: Node) -> None:
     calls = []
 
@@ -226,12 +209,6 @@ def test_a_server_is_alive_while_its_heart_beats_in_the_term_that_it_speaks_of(
     assert not fleet.alive()
     fleet._on_status('s', ServerStatus(state=ACTIVE, term=8))
     assert fleet.alive()['s'].term == 8
-
-
-def test_capacities_are_those_that_servers_say_within_limits() -> None:
-    said = {'s': ServerStatus(models=['a', 'b'], capacities=[4, 2**32 - 1]),
-            't': ServerStatus(models=['a', 'b'], capacities=[0]), 'u': ServerStatus(models=['a'])}
-    assert capacities(said) == {('s', 'a'): 4, ('s', 'b'): MAX_CAPACITY, ('t', 'a'): 0}
 
 
 def test_a_server_that_goes_by_a_longer_timeout_is_waited_for_and_named(

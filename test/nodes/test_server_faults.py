@@ -116,3 +116,11 @@ def test_a_transition_that_raises_says_why_and_leads_to_unconfigured(
     arm.observe()
     world.until(lambda: arm.chunks)
     world.until(lambda: shown(world).level == DiagnosticStatus.OK)
+
+
+def test_who_still_listens_does_as_told_only_afterwards(world: Any) -> None:
+    """It loads nothing beside another of its name, and starts as it would have."""
+    server = world.server(listen_time=3.0)
+    assert not world.change('configure')
+    assert server._serving is None and not server._incarnation.speaks
+    world.until(lambda: world.statuses['server_0'].state == ServerStatus.ACTIVE)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server described as messages."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -9,14 +10,18 @@ from std_msgs.msg import Header
 
 from robion_ros.engine.stats import EngineStats
 from robion_ros.msg import RobotStatus, ServerStatus
+from robion_ros.nodes.convert import to_duration
 from robion_ros.nodes.status import diagnostics, server_status
 
 pytestmark = pytest.mark.ros
 
 
 def status(*robots: RobotStatus, state: int = ServerStatus.ACTIVE) -> ServerStatus:
-    made = server_status(Header(), 'server_0', 7, 8, state, 'cpu', {'arm': 4, 'crane': 0}, {},
-                         EngineStats(3, 40, 1.25, 9), 0.4)
+    serving = SimpleNamespace(
+        roster=SimpleNamespace(term=8, robots={}), capacities={'arm': 4, 'crane': 0},
+        engine=SimpleNamespace(stats=lambda: EngineStats(3, 40, 1.25, 9)))
+    made = server_status(serving, header=Header(), server='server_0', incarnation=7, term=9,
+                         state=state, device='cpu', server_timeout=to_duration(0.4))
     made.robots = list(robots)
     return made
 

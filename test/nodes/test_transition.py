@@ -162,9 +162,13 @@ def test_old_server_that_may_have_let_go_is_not_followed() -> None:
     assert applied.failures == {'s': 's did not answer'}
 
 
-@pytest.mark.parametrize(('alive', 'number'), [('st', 42), ('t', 40 + NUMBER_MARGIN)],
-                         ids=['as let go', 'as reported and more'])
-def test_request_numbers_go_on(alive, number) -> None:
+@pytest.mark.parametrize(('now', 'alive', 'number'), [
+    (0, 'st', 42), (0, 't', 40 + NUMBER_MARGIN),
+    (9 * 10**12, 'st', 42), (9 * 10**12, 't', 9 * 10**6),
+], ids=['as let go', 'as reported and more', 'as let go, later', 'by the clock'])
+def test_request_numbers_go_on(monkeypatch, now, alive, number) -> None:
+    """Whoever reports may have listened only: the time is greater than any number it missed."""
+    monkeypatch.setattr(transition, 'time_ns', lambda: now)
     old, new = {'r1': Place('a', 's')}, {'r1': Place('a', 't')}
     fleet = make_fleet(old, numbers={'r1': 42}, reported={
         'r1': RobotStatus(robot='r1', last_request=40, watermark=5, prompt='go',
@@ -218,6 +222,7 @@ def test_robots_that_were_not_heard_stay_when_there_is_no_time(values, failures)
     assert (fleet.active('r1'), fleet.active('r2')) == (['t'], ['s'])
     assert applied.places == new | {'r2': Place('a', 's')}
     assert (list(applied.failures), applied.unready) == (failures, {})
+    assert list(applied.stayed) == ([] if failures else ['r2'])
     assert 'r2' not in fleet.held['t']  # It listens no more.
 
 

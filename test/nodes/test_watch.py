@@ -66,6 +66,13 @@ def test_server_that_comes_is_planned_with_when_it_stays(watch, at) -> None:
     assert three.due(BOTH)
 
 
+def test_who_has_heard_nobody_yet_is_not_sure(watch, at) -> None:
+    assert 'no server has been heard yet' in watch.doubt({})
+    assert not watch.doubt(ONE)
+    watch.planned(ONE, {'s'}, again=False)
+    assert not watch.doubt({})
+
+
 def test_plan_that_failed_is_tried_again(watch, at) -> None:
     watch.planned(BOTH, {'s'}, again=True)
     at(0.9)
@@ -86,8 +93,8 @@ def test_obedient_are_who_did_as_told_and_are_the_same_since(watch) -> None:
 
 
 @pytest.mark.parametrize(('alive', 'doubted'), [
-    ({}, False), (ONE, False), (SERVING, True), (SERVING | BOTH, False)],
-    ids=['nobody', 'new ones', 'one of two serves', 'all'])
+    (ONE, False), (SERVING, True), (SERVING | BOTH, False)],
+    ids=['new ones', 'one of two serves', 'all'])
 def test_manager_that_starts_waits_for_all_if_one_serves(watch, at, alive, doubted) -> None:
     served = any(status.epoch for status in alive.values())
     assert ('listens whether another' in watch.doubt(alive)) == served

@@ -84,11 +84,14 @@ def test_a_robot_that_waits_for_its_move_stays_where_it_is_at_a_signal(moving) -
     floor, process = moving
     before = floor.places
     floor.servers['server_1'].ready = False
-    floor.ask(MOVE)
+    answer = floor.ask(MOVE)
     floor.until(lambda: 'robot_3' in floor.servers['server_1'].robots)
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=PATIENCE)
     assert (process.returncode, floor.places) == (0, before), output
+    floor.until(answer.done)
+    assert not answer.result().success
+    assert answer.result().message == 'the manager ends; not moved: robot_3'
     assert 'did not answer' not in output
 
 

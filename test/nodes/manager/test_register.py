@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from robion_ros.msg import RobotMove
+from robion_ros.msg import RobotMove, RobotStatus
 from robion_ros.srv import Rebalance, RegisterRobot, UnregisterRobot
 
 pytestmark = pytest.mark.ros
@@ -112,3 +112,36 @@ def test_robots_leave_one_by_one_also_while_not_all_can_be_served(served) -> Non
         assert answer.success and f'over by {left} robot' in answer.message
         served.until(lambda: served.settled(4))
         assert robot not in served.places
+
+
+def known_at(floor, server: str, state: int) -> None:
+    """Let a server have been told of a robot by a manager before this one."""
+    robot = RobotStatus(robot='new_1', model='pick', state=state, last_request=7, ready=True)
+    floor.servers[server].robots['new_1'] = robot
+    floor.servers[server].epoch = 1
+
+
+@pytest.mark.parametrize('state', [RobotStatus.ACTIVE, RobotStatus.STANDBY],
+                         ids=['answered', 'listened to'])
+def test_robot_of_a_manager_before_is_known(floor, monkeypatch, state: int) -> None:
+    """Also where that one ended when the robot was let go, and not yet taken over."""
+    monkeypatch.setattr('robion_ros.nodes.watch.LISTEN_TIME', 0.0)
+    for name in ('server_0', 'server_1'):
+        floor.add(name)
+    known_at(floor, 'server_1', state)
+    floor.manage()
+    floor.until(lambda: floor.settled(6))
+    assert floor.places['new_1'][0] == 'pick'
+
+
+def test_robot_of_a_server_that_is_heard_late_is_known(floor, monkeypatch) -> None:
+    monkeypatch.setattr('robion_ros.nodes.watch.LISTEN_TIME', 0.0)
+    monkeypatch.setattr('robion_ros.nodes.watch.RECOVERY_TIME', 0.0)
+    floor.add('server_0')
+    floor.manage()
+    floor.until(lambda: floor.announced and set(floor.announced) == set(floor.places))
+    late = floor.add('server_1', mute=True)
+    known_at(floor, 'server_1', RobotStatus.ACTIVE)
+    late.mute = False
+    floor.until(lambda: floor.settled(6))
+    assert floor.places['new_1'][0] == 'pick'
