@@ -21,7 +21,8 @@ from robion_ros.models import registry
 from robion_ros.models.protocol import ModelSpec, Tensors
 from robion_ros.shared_memory import sweep
 
-TIMEOUT = 20.0
+from .waiting import TIMEOUT
+
 DOMAINS = count(os.getpid())
 """Each test has a domain of its own, so that nobody is heard who has just ended or runs beside."""
 

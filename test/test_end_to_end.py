@@ -5,10 +5,9 @@ Real processes over real DDS: nothing is lost or doubled, and nothing stays behi
 How fast they are is for benchmarks: a loaded machine must not fail these tests.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, ExitStack
 from dataclasses import dataclass
-from itertools import count
 import json
 import os
 from pathlib import Path
@@ -16,29 +15,20 @@ import shutil
 import signal
 import subprocess
 import sys
-from time import monotonic, sleep
+from time import sleep
 from uuid import uuid4
 
 import pytest
 
-from robion_ros.commands.domain import claim_domain
-from robion_ros.nodes.observer import Observer
+from .conftest import use_domain
+from .factories import Factory, PATIENCE
+from .waiting import until
 
 pytestmark = pytest.mark.ros
 
 CONFIG = Path(__file__).resolve().parents[1] / 'config' / 'demo.yaml'
 ROBION = shutil.which('robion', path=f'{Path(sys.executable).parent}:{os.environ["PATH"]}')
-PATIENCE = 90.0
-DOMAINS = count(os.getpid() + 50)
-"""One for each test, so that nobody is heard who has just ended."""
 ROBOTS = [f'robot_{number}' for number in range(1, 9)]
-
-
-def wait_until(true: Callable[[], object], what: str) -> None:
-    deadline = monotonic() + PATIENCE
-    while not true():
-        assert monotonic() < deadline, f'waited in vain until {what}'
-        sleep(0.1)
 
 
 @dataclass(frozen=True)
@@ -62,8 +52,8 @@ class Command:
 
     def says(self, text: str) -> None:
         """Wait until it has printed a text."""
-        wait_until(lambda: text in self.output.read_text() or self.process.poll() is not None,
-                   f'{text!r} is printed')
+        until(lambda: text in self.output.read_text() or self.process.poll() is not None,
+              f'{text!r} is not printed', PATIENCE, 0.1)
         assert text in self.output.read_text()
 
     def interrupt(self) -> int:
@@ -124,12 +114,11 @@ def test_demo_loses_and_doubles_nothing_while_robots_move(tmp_path: Path) -> Non
     (['demo'], ' s of 20 s:', 130),
     (['up', str(CONFIG), '--robots', '8'], '8 simulated robots', 0),
 ], ids=['demo begins', 'demo starts robots', 'demo runs', 'up'])
-def test_ctrl_c_ends_everything_without_a_trace(words: list[str], moment: str, code: int,
-                                                tmp_path: Path) -> None:
-    environ: dict[str, str] = {}
-    domain = claim_domain(environ, 1 + next(DOMAINS) % 100)
+def test_ctrl_c_ends_everything_without_a_trace(own_domain: None, words: list[str], moment: str,
+                                                code: int, tmp_path: Path) -> None:
+    domain = os.environ['ROS_DOMAIN_ID']
     words = [*words, '--domain', domain] if words == ['demo'] else words
-    with robion(tmp_path, *words, **environ) as command:
+    with robion(tmp_path, *words) as command:
         command.says(moment)
         assert command.interrupt() == code
         assert command.processes() == {}
@@ -145,11 +134,8 @@ def test_demo_that_nobody_reads_ends_quietly(tmp_path: Path) -> None:
     assert line.startswith('8 robots on 2 servers, in ROS_DOMAIN_ID=')
 
 
-def test_factory_outlives_its_terminal_under_nohup(tmp_path: Path) -> None:
-    environ: dict[str, str] = {}
-    claim_domain(environ, 1 + next(DOMAINS) % 100)
-    with robion(tmp_path, 'up', str(CONFIG), shell='trap "" HUP; exec "$0" "$@"',
-                **environ) as command:
+def test_factory_outlives_its_terminal_under_nohup(own_domain: None, tmp_path: Path) -> None:
+    with robion(tmp_path, 'up', str(CONFIG), shell='trap "" HUP; exec "$0" "$@"') as command:
         command.says('[manager] ')
         command.process.send_signal(signal.SIGHUP)
         sleep(1.0)
@@ -157,62 +143,40 @@ def test_factory_outlives_its_terminal_under_nohup(tmp_path: Path) -> None:
         assert command.interrupt() == 0
 
 
-class Factory:
-    """A running factory, and an observer of it."""
-
-    def __init__(self, command: Command) -> None:
-        self.command = command
-        self.observer = Observer(('server_0', 'server_1'), 'manager', 'simulated_robots')
-
-    def seats(self) -> Mapping[str, str]:
-        return {robot: seat.server for robot, seat in self.observer.snapshot().seats.items()}
-
-    def answered(self) -> Mapping[str, int]:
-        return {robot: report.answered
-                for robot, report in self.observer.snapshot().reports.items()}
-
-    def wait_for_answers(self) -> None:
-        """Wait until every robot has got two more chunks."""
-        before = self.answered()
-        wait_until(lambda: all(self.answered().get(robot, 0) >= before.get(robot, 0) + 2
-                               for robot in ROBOTS), 'every robot is answered')
+@pytest.fixture(scope='module')
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
+    with pytest.MonkeyPatch.context() as patch:
+        use_domain(patch)
+        with robion(tmp_path_factory.mktemp('up'), 'up', str(CONFIG), '--robots', '8') as command:
+            yield command
 
 
 @pytest.fixture(scope='module')
-def factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Factory]:
-    with pytest.MonkeyPatch.context() as patch:
-        environ: dict[str, str] = {}
-        claim_domain(environ, 1 + next(DOMAINS) % 100)
-        for name, value in environ.items():
-            patch.setenv(name, value)
-        folder = tmp_path_factory.mktemp('up')
-        with robion(folder, 'up', str(CONFIG), '--robots', '8') as command:
-            running = Factory(command)
-            try:
-                wait_until(lambda: not running.observer.missing(), 'services are there')
-                running.wait_for_answers()
-                yield running
-            finally:
-                running.observer.close()
+def factory(up: Command) -> Iterator[Factory]:
+    with ExitStack() as exits:
+        factory = Factory(('server_0', 'server_1'), ROBOTS, 2, exits)
+        factory.until(lambda: not factory.observer.missing(), 'services are there')
+        factory.wait_for_answers()
+        yield factory
 
 
 def test_dry_run_says_what_would_move_and_changes_nothing(factory: Factory) -> None:
-    seats = factory.seats()
+    seats = factory.seats
     answer = factory.observer.rebalance({'place': ROBOTS[:3] + ROBOTS[5:]},
                                         dry_run=True).result(PATIENCE)
     assert answer.success and answer.moved == 3 and answer.apply_ms == 0.0
     factory.wait_for_answers()
-    assert factory.seats() == seats
+    assert factory.seats == seats
 
 
 def test_robots_that_do_not_fit_are_refused_and_the_rest_is_served_on(factory: Factory) -> None:
-    seats = factory.seats()
+    seats = factory.seats
     answer = factory.observer.rebalance(
         {'place': [*ROBOTS, *(f'extra_{number}' for number in range(17))]}).result(PATIENCE)
     assert not answer.success
     assert 'over by 1 ' in answer.message and 'place' in answer.message
     factory.wait_for_answers()
-    assert factory.seats() == seats
+    assert factory.seats == seats
 
 
 def test_second_factory_of_the_same_names_refuses_to_run(factory: Factory,
@@ -226,17 +190,16 @@ def test_second_factory_of_the_same_names_refuses_to_run(factory: Factory,
     factory.wait_for_answers()
 
 
-def test_killed_server_comes_back_and_its_robots_are_answered(factory: Factory) -> None:
-    before = factory.observer.snapshot().servers['server_0'].incarnation
-    robots = [robot for robot, server in factory.seats().items() if server == 'server_0']
+def test_killed_server_comes_back_and_its_robots_are_answered(up: Command,
+                                                              factory: Factory) -> None:
+    before = factory.server('server_0').incarnation
+    robots = [robot for robot, server in factory.seats.items() if server == 'server_0']
     assert robots
-    [pid] = [pid for pid, line in factory.command.processes().items()
-             if '__node:=server_0' in line]
+    [pid] = [pid for pid, line in up.processes().items() if '__node:=server_0' in line]
     os.kill(pid, signal.SIGKILL)
     factory.wait_for_answers()
-    wait_until(lambda: factory.observer.snapshot().servers['server_0'].incarnation != before
-               and factory.observer.snapshot().servers['server_0'].state == 'active',
-               'the server is back')
-    wait_until(lambda: set(factory.seats().values()) == {'server_0', 'server_1'},
-               'the server has robots again')
+    factory.until(lambda: factory.server('server_0').incarnation != before
+                  and factory.server('server_0').state == 'active', 'the server is back')
+    factory.until(lambda: set(factory.seats.values()) == {'server_0', 'server_1'},
+                  'the server has robots again')
     factory.wait_for_answers()

@@ -5,9 +5,10 @@ Two machines, made of network namespaces: a server on the other one joins by the
 Each has a network, and a shared memory, of its own. Needs Linux, root and iproute2.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 import json
 import os
 from pathlib import Path
@@ -15,12 +16,13 @@ import shutil
 import subprocess
 import sys
 from threading import Thread
-from time import monotonic, sleep
 from uuid import uuid4
 
 import pytest
 
 from robion_ros.processes import environment
+
+from .waiting import until
 
 pytestmark = pytest.mark.ros
 
@@ -135,18 +137,15 @@ def machines(tmp_path: Path) -> Iterator[tuple[Machine, Machine]]:
         yield here, there
 
 
-def until(condition: Callable[[], object], *machines: Machine) -> None:
-    end = monotonic() + PATIENCE
-    while not condition():
-        assert monotonic() < end, ''.join(line for machine in machines
-                                          for line in machine.lines[-30:]) + str(machines[0].seen)
-        sleep(0.1)
-
-
 @pytest.mark.parametrize('discovery', ['peers', 'peers of one side'])
 def test_server_of_another_machine_joins_and_its_robots_return_when_the_cable_breaks(
         machines: tuple[Machine, Machine], tmp_path: Path, discovery: str) -> None:
     here, there = machines
+
+    def said() -> str:
+        return ''.join(line for machine in machines for line in machine.lines[-30:]
+                       ) + str(here.seen)
+    wait = partial(until, said=said, seconds=PATIENCE, step=0.1)
     path = tmp_path / 'factory.yaml'
     path.write_text(FACTORY)
     for machine, names, other in ((here, 'server_0 manager simulated_robots', ADDRESSES[1]),
@@ -163,19 +162,19 @@ def test_server_of_another_machine_joins_and_its_robots_return_when_the_cable_br
 
     def all_answered() -> None:
         before = dict(here.seen['answered'])
-        until(lambda: len(here.seen['answered']) == 4 and all(
+        wait(lambda: len(here.seen['answered']) == 4 and all(
             count >= before.get(robot, 0) + 3
-            for robot, count in here.seen['answered'].items()), here, there)
-    until(lambda: servers() == {'server_0', 'server_1'}, here, there)
+            for robot, count in here.seen['answered'].items()))
+    wait(lambda: servers() == {'server_0', 'server_1'})
     all_answered()
     ip('-n', there.namespace, 'link', 'set', there.link, 'down')
-    until(lambda: servers() == {'server_0'}, here, there)
+    wait(lambda: servers() == {'server_0'})
     all_answered()
     ip('-n', there.namespace, 'link', 'set', there.link, 'up')
-    until(lambda: servers() == {'server_0', 'server_1'}, here, there)
+    wait(lambda: servers() == {'server_0', 'server_1'})
     all_answered()
     # While it was cut off, and until it was told, the other server may have answered, too.
-    until(lambda: any('called off' in line for line in here.lines), here, there)
+    wait(lambda: any('called off' in line for line in here.lines))
     mistakes = here.seen['mistakes']
     all_answered()
     assert here.seen['mistakes'] == mistakes, ''.join(here.lines[-40:])

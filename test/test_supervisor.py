@@ -8,13 +8,14 @@ from pathlib import Path
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from robion_ros import supervisor
 from robion_ros.processes import Process
 from robion_ros.supervisor import Supervisor
+
+from .waiting import until
 
 QUIET_END = 'import signal, sys\nsignal.signal(signal.SIGINT, lambda *_: sys.exit())\n'
 SLEEP = 'print("up", flush=True)\nimport time\nwhile True: time.sleep(0.01)\n'
@@ -58,14 +59,7 @@ class Log:
         self.lines: list[str] = []
 
     def wait_for(self, part: str, times: int = 1) -> None:
-        wait_until(lambda: ''.join(self.lines).count(part) >= times, self.lines)
-
-
-def wait_until(condition: Callable[[], bool], said: object = '') -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, said
-        time.sleep(0.01)
+        until(lambda: ''.join(self.lines).count(part) >= times, lambda: self.lines)
 
 
 def is_gone(pid: int) -> bool:
@@ -221,7 +215,7 @@ def test_what_a_process_leaves_behind_is_ended(log: Log) -> None:
             '\nprint(left.pid)')
     with supervise(log, Child('a', '', (code,), False)) as one:
         assert one.wait(30)
-    wait_until(lambda: is_gone(int(log.lines[0].removeprefix('[a] '))))
+    until(lambda: is_gone(int(log.lines[0].removeprefix('[a] '))))
 
 
 def test_error_in_the_block_comes_out_after_the_end(log: Log) -> None:
@@ -297,4 +291,4 @@ def test_processes_end_with_a_killed_parent(
     assert len(pids) == 2
     assert not any(map(is_gone, pids))
     process.kill()
-    wait_until(lambda: all(map(is_gone, pids)))
+    until(lambda: all(map(is_gone, pids)))

@@ -52,9 +52,9 @@ from robion_ros.words import count
 
 PARAMETERS = (
     Parameter('config', 'factory.yaml', 'path of the factory file'),
-    Parameter('period', 0.05, 'how often the set of living servers is looked at, s'),
-    Parameter('settle_time', 1.0, 'how long new servers are waited for before planning, s'),
-    Parameter('handover_timeout', 3.0, "longest wait for a robot's next server to hear it, s"),
+    Parameter('period', 0.05, 'how often the set of living servers is looked at, s', 0.01, 10),
+    Parameter('settle_time', 1.0, 'how long new servers are waited for before planning, s', 0, 60),
+    Parameter('handover_timeout', 3.0, 'longest wait for the server a robot goes to, s', 0, 3600),
 )
 
 START_TIME = 10.0

@@ -16,7 +16,7 @@ from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from std_msgs.msg import Header
 
-from robion_ros.config import check_choice, check_range
+from robion_ros.config import check_choice
 from robion_ros.factory_file import load as load_factory
 from robion_ros.msg import ServerStatus
 from robion_ros.nodes import qos
@@ -47,12 +47,13 @@ PARAMETERS = (
               'separated by spaces: they count where its memory is checked'),
     Parameter('autostart', True, 'configure and activate at start'),
     Parameter('listen_time', 1.5, 'how long another server of this name is listened for before '
-              'this one speaks or loads anything, s'),
-    Parameter('status_rate', 5.0, 'status messages per second, Hz'),
-    Parameter('drain_timeout', 5.0, 'longest wait for requests in flight on deactivate, s'),
+              'this one speaks or loads anything, s', 0, 60),
+    Parameter('status_rate', 5.0, 'status messages per second, Hz', 0.1, 100),
+    Parameter('drain_timeout', 5.0, 'longest wait for requests in flight on deactivate, s',
+              0, 3600),
     Parameter('hang_time', 10.0, 'a lockstep that lasts longer, s, and ten times as long as the '
               'slowest when models were tried, or an executor that hangs for longer, is a fault '
-              'that ends the process; 0: none is'),
+              'that ends the process; 0: none is', 0, 3600),
 )
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
@@ -76,9 +77,6 @@ class ServerNode(LifecycleNode):
         self._config = str(values['config'])
         self._drain_timeout, rate = float(values['drain_timeout']), float(values['status_rate'])
         listen_time, self._hang_time = float(values['listen_time']), float(values['hang_time'])
-        for key, low, high in (('drain_timeout', 0, 3600), ('status_rate', 0.1, 100),
-                               ('listen_time', 0, 60), ('hang_time', 0, 3600)):
-            check_range(f'parameter {key}', float(values[key]), low, high)
         self._autostart = bool(values['autostart'])
         self._incarnation = Incarnation()
         self._lease = Lease(self._factory.manager.server_timeout)

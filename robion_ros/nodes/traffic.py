@@ -12,33 +12,34 @@ from math import inf
 from time import monotonic
 from typing import Any
 
-import numpy as np
-from rclpy.clock import Clock, ClockType
-from rclpy.node import Node
-
-from robion_ros.config import check_range
-from robion_ros.factory_file import load
 from robion_ros.msg import ActionChunk
 from robion_ros.nodes.camera_clock import CameraClock
 from robion_ros.nodes.convert import from_duration
-from robion_ros.nodes.parameters import declare, Parameter
-from robion_ros.nodes.robot import chunk_from, ns, summary
-from robion_ros.nodes.robot_log import Kind, RobotLog
-from robion_ros.nodes.simulated_robot import draw, SETTLE_TIME, SimulatedRobot
+from robion_ros.nodes.parameters import Parameter
+from robion_ros.nodes.robot_log import Verdict
+from robion_ros.nodes.robots import (
+    CONFIG,
+    LARGEST_SEED,
+    LONGEST_PATIENCE,
+    MESSAGES,
+    ns,
+    RobotsNode,
+    summary,
+)
+from robion_ros.nodes.simulated_robot import SETTLE_TIME, SimulatedRobot
 from robion_ros.nodes.spin import run
 from robion_ros.nodes.spinner import one_thread
 from robion_ros.traffic_files import Found, Observed, Plan, TrafficFiles
 
 PARAMETERS = (
-    Parameter('config', 'factory.yaml', 'path of the factory file'),
+    CONFIG,
     Parameter('folder', '.', 'where plans come from and go to'),
     Parameter('first', 0, 'how many robots of the file are passed over'),
     Parameter('robots', 0, 'how many of its robots follow; 0: all'),
-    Parameter('patience', 2.0, 'how long the last chunks of a plan are waited for, s'),
-    Parameter('joint_rate', 20.0, 'joint states of a robot per second, Hz'),
-    Parameter('image_width', 224, 'columns of a picture'),
-    Parameter('image_height', 224, 'rows of a picture'),
-    Parameter('seed', 0, 'of the pictures and joint positions'),
+    Parameter('patience', 2.0, 'how long the last chunks of a plan are waited for, s',
+              0, LONGEST_PATIENCE),
+    *MESSAGES,
+    Parameter('seed', 0, 'of the pictures and joint positions', 0, LARGEST_SEED),
 )
 PICTURES = 64
 """Each process draws so many; cameras show them in turn."""
@@ -75,36 +76,20 @@ class PlannedRobot(SimulatedRobot):
                                       for item in self.found.values())
 
 
-class TrafficNode(Node):
+class TrafficNode(RobotsNode):
     """The robots of one process, from plan to plan."""
 
     def __init__(self) -> None:
-        super().__init__('traffic')
-        self.exit_code = 0
-        values = declare(self, PARAMETERS)
-        factory = load(str(values['config']))
-        named = [(robot, model) for model, robots in factory.robots.items() for robot in robots]
-        first, count = int(values['first']), int(values['robots'])
-        check_range('parameter first', first, 0, len(named))
-        check_range('parameter robots', count, 0, len(named) - first)
-        check_range('parameter joint_rate', float(values['joint_rate']), 0.1, 1000)
-        self._folder, self._patience = str(values['folder']), float(values['patience'])
-        rng = np.random.default_rng((int(values['seed']), first))
-        pictures = draw(rng, int(values['image_width']), int(values['image_height']), PICTURES)
-        self._robots = {
-            name: PlannedRobot(self, RobotLog(name, factory.models, self._patience),
-                               factory.models[model], pictures, rng, self._on_chunk)
-            for name, model in named[first:first + count if count else None]}
+        super().__init__('traffic', PARAMETERS)
+        self._folder = str(self._values['folder'])
+        self._robots = self._populate(PlannedRobot, PICTURES)
         self._active: list[PlannedRobot] = []
-        self._number, self._mistakes, self._moves = 0, 0, 0
+        self._number, self._mistakes = 0, 0
         self._connected_since = inf
         self._plan: Plan = {}
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._cameras = CameraClock(self, steady, list(self._robots.values()))
-        self._joint_period = 1.0 / float(values['joint_rate'])
-        self.create_timer(self._joint_period, self._on_joint_timer, clock=steady)
+        self._cameras = CameraClock(self, self._steady, list(self._robots.values()))
         self._step: Callable[[], None] = self._await_plan
-        self.create_timer(WATCH_PERIOD, lambda: self._step(), clock=steady)
+        self.create_timer(WATCH_PERIOD, lambda: self._step(), clock=self._steady)
 
     def close(self) -> None:
         """Say what became of every observation."""
@@ -153,21 +138,15 @@ class TrafficNode(Node):
         self._number += 1
         self._step = self._await_plan
 
-    def _on_joint_timer(self) -> None:
-        now_ns = self.get_clock().now().nanoseconds
-        self._moves += 1
-        for robot in self._active:
-            robot.move(now_ns, self._moves * self._joint_period)
+    def _on_mistake(self, robot: SimulatedRobot, request: int, verdict: Verdict) -> None:
+        self._mistakes += 1
+        self.get_logger().warning(f'{robot.log.robot}: {verdict.kind.value} chunk: '
+                                  f'{verdict.detail}', throttle_duration_sec=1.0)
 
-    def _on_chunk(self, robot: SimulatedRobot, message: ActionChunk) -> None:
+    def _on_answer(self, robot: SimulatedRobot, message: ActionChunk, now: float) -> None:
         assert isinstance(robot, PlannedRobot)
-        now, stamp = monotonic(), ns(message.observation_stamp)
-        verdict = robot.log.receive(chunk_from(message), now)
-        if verdict.kind in (Kind.DUPLICATED, Kind.WRONG):
-            self._mistakes += 1
-            self.get_logger().warning(f'{robot.log.robot}: {verdict.kind.value} chunk: '
-                                      f'{verdict.detail}', throttle_duration_sec=1.0)
-        elif stamp in robot.found:
+        stamp = ns(message.observation_stamp)
+        if stamp in robot.found:
             robot.found[stamp] = Observed(
                 robot.found[stamp].published, now, from_duration(message.engine_time),
                 from_duration(message.vlm_time), from_duration(message.adit_time), message.batch)

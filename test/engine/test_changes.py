@@ -3,7 +3,6 @@
 
 import gc
 from threading import Event
-from time import monotonic, sleep
 import weakref
 
 import numpy as np
@@ -17,6 +16,8 @@ from robion_ros.engine.device import CpuDevice
 from robion_ros.engine.engine import Engine
 from robion_ros.engine.pipelines import PIPELINES
 from robion_ros.models import registry
+
+from ..waiting import until
 
 KINDS = sorted(PIPELINES)
 ROBOTS = {f'robot_{index}': 'm' for index in range(4)}
@@ -195,13 +196,6 @@ def test_engine_that_stops_lets_nobody_wait(kit, serve) -> None:
     assert 'o' not in ready.models
 
 
-def wait_until(condition) -> None:
-    end = monotonic() + 5.0
-    while not condition():
-        assert monotonic() < end
-        sleep(0.001)
-
-
 def tensors() -> int:
     return sum(issubclass(type(each), torch.Tensor) for each in gc.get_objects())
 
@@ -224,7 +218,7 @@ def test_loading_again_and_again_takes_no_memory(kit, serve) -> None:
             assert remove_model(engine, ready, 'n', kit.TIMEOUT)
             del model
             # A stage's thread lets go a little later.
-            wait_until(lambda seen=seen: seen() is None)
+            until(lambda seen=seen: seen() is None)
             outcomes.all.clear()
             counts.append(tensors())
     finally:

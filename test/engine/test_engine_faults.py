@@ -2,7 +2,6 @@
 """What fails drops as little as can be and says what it was; the engine goes on."""
 
 import threading
-from threading import Event
 
 import numpy as np
 import pytest
@@ -13,6 +12,8 @@ from robion_ros.engine.device import open_device
 from robion_ros.engine.engine import make_engine
 from robion_ros.engine.pipelines import PIPELINES
 from robion_ros.engine.stats import EngineStats
+
+from ..waiting import until
 
 FLEET = {name: 'm' for name in 'abcdefgh'}
 KINDS = sorted(PIPELINES)
@@ -121,7 +122,7 @@ def test_engine_warms_up_every_batch_size_largest_first(kit, start) -> None:
 
 @pytest.mark.filterwarnings('ignore::pytest.PytestUnhandledThreadExceptionWarning')
 def test_fault_of_the_listener_is_seen_and_nothing_hangs(kit, start) -> None:
-    script, waiting = kit.Script('vlm'), Event()
+    script = kit.Script('vlm')
 
     def hook(outcome) -> None:
         if outcome.request.number == 1:
@@ -133,8 +134,7 @@ def test_fault_of_the_listener_is_seen_and_nothing_hangs(kit, start) -> None:
     engine.submit(kit.request(2, 'b'))
     assert engine.alive
     script.free()
-    while engine.alive:
-        waiting.wait(0.005)
+    until(lambda: not engine.alive)
     engine.submit(kit.request(3, 'c'))
     assert outcomes.ends() == [(3, DropReason.CANCELLED)]
     assert not engine.drain(0.0)

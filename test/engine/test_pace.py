@@ -8,6 +8,8 @@ import pytest
 from robion_ros.engine.pace import HISTORY, Pace
 from robion_ros.engine.pipelines import PIPELINES
 
+from ..waiting import until
+
 FLEET = {name: 'm' for name in 'abcdefgh'}
 KINDS = sorted(PIPELINES)
 
@@ -28,9 +30,7 @@ def test_thread_is_at_one_thing_while_a_stage_runs_and_at_rest_after(kit, start,
                                                                      stage: str) -> None:
     script = kit.Script(stage)
     engine, outcomes = start({'m': kit.Fake(script)}, FLEET, engine=kind)
-    end = monotonic() + kit.TIMEOUT
-    while engine.pace.since is not None:
-        assert monotonic() < end, 'it does not come to rest'
+    until(lambda: engine.pace.since is None)
     before = monotonic()
     engine.submit(kit.request(1, 'a'))
     script.wait(stage, 1)
@@ -41,8 +41,7 @@ def test_thread_is_at_one_thing_while_a_stage_runs_and_at_rest_after(kit, start,
     assert before <= seen <= monotonic()
     script.free()
     outcomes.wait(1)
-    while engine.pace.since is not None:
-        assert monotonic() < end, 'it does not come to rest'
+    until(lambda: engine.pace.since is None)
 
 
 def test_slowest_run_of_the_warm_up_is_known(kit, start) -> None:

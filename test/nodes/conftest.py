@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
-from time import monotonic, sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,7 +29,8 @@ from robion_ros.nodes.server import ServerNode
 from robion_ros.nodes.spinner import one_thread, Spinner
 from robion_ros.srv import AssignRobots
 
-TIMEOUT = 20.0
+from ..waiting import holds, TIMEOUT, until
+
 GRACE = 0.3
 """What must not happen is given so long to happen, s."""
 
@@ -177,7 +177,7 @@ class World:
                 lambda status: self.statuses.update({server: status}), qos.LATCHED_QOS)
 
     def until(self, condition: Callable[[], Any], what: str = 'so') -> None:
-        assert holds(lambda: self.faults or condition(), TIMEOUT), f'not {what}: {self.statuses}'
+        until(lambda: self.faults or condition(), lambda: f'not {what}: {self.statuses}')
         assert not self.faults, self.faults
 
     def call(self, kind: Any, service: str, request: Any) -> Any:
@@ -234,16 +234,6 @@ class World:
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         self.diagnostics.update({status.name: status for status in message.status})
-
-
-def holds(condition: Callable[[], Any], seconds: float) -> bool:
-    """Wait up to so long for something to be so; return whether it is."""
-    end = monotonic() + seconds
-    while not condition():
-        if monotonic() > end:
-            return False
-        sleep(0.005)
-    return True
 
 
 def place(robot: str, model: str = 'arm', **fields: Any) -> RobotAssignment:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an observer sees of servers, a manager and robots that a made-up node plays."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from threading import Thread
-from time import monotonic, sleep
 
 from builtin_interfaces.msg import Duration
 import pytest
@@ -18,6 +17,8 @@ from robion_ros.nodes import qos
 from robion_ros.nodes.observer import Observer
 from robion_ros.observed import Counter, Counts, Rebalanced, Report, Seat, Server
 from robion_ros.srv import Rebalance
+
+from ..waiting import until
 
 pytestmark = pytest.mark.ros
 
@@ -80,13 +81,6 @@ def observer(actor: Actor) -> Iterator[Observer]:
     observer.close()
 
 
-def wait_until(true: Callable[[], object]) -> None:
-    deadline = monotonic() + 20.0
-    while not true():
-        assert monotonic() < deadline
-        sleep(0.02)
-
-
 def status(incarnation: int, **counts: int) -> ServerStatus:
     robots = [RobotStatus(robot='robot_1', state=RobotStatus.ACTIVE, **counts),
               RobotStatus(robot='robot_2', state=RobotStatus.LEAVING)]
@@ -98,9 +92,9 @@ def status(incarnation: int, **counts: int) -> ServerStatus:
 def test_server_is_seen_as_it_is_now_and_its_counters_as_they_ever_were(
         actor: Actor, observer: Observer) -> None:
     actor.status.publish(status(1, requests=5, answered=3, late=1, superseded=2))
-    wait_until(lambda: observer.snapshot().servers)
+    until(lambda: observer.snapshot().servers)
     actor.status.publish(status(2, requests=1, cancelled=1))
-    wait_until(lambda: observer.snapshot().servers['server_0'].incarnation == 2)
+    until(lambda: observer.snapshot().servers['server_0'].incarnation == 2)
     seen = observer.snapshot()
     assert seen.servers == {
         'server_0': Server('server_0', 2, 'active', ('pick',), 4, ('robot_1',), 1, 12.5)}
@@ -115,11 +109,11 @@ def test_newest_assignment_and_reports_are_seen(actor: Actor, observer: Observer
     actor.assignment.publish(Assignment(epoch=1, robots=[
         RobotAssignment(robot='robot_1', model='pick', server='server_0'),
         RobotAssignment(robot='robot_2', model='place')]))
-    wait_until(lambda: actor.count_subscribers('robot_reports'))
+    until(lambda: actor.count_subscribers('robot_reports'))
     actor.reports.publish(RobotReport(robot='robot_1', model='pick', sent=3, answered=2, late=1,
                                       unanswered=1, latency_ms=[20.0, 30.0], overhead_ms=[4.0],
                                       finished=True))
-    wait_until(lambda: observer.snapshot().seats and observer.snapshot().reports)
+    until(lambda: observer.snapshot().seats and observer.snapshot().reports)
     assert observer.snapshot().seats == {'robot_1': Seat('pick', 'server_0'),
                                          'robot_2': Seat('place', '')}
     assert observer.snapshot().reports == {
@@ -128,11 +122,11 @@ def test_newest_assignment_and_reports_are_seen(actor: Actor, observer: Observer
 
 
 def test_services_answer_once_they_are_there(actor: Actor, observer: Observer) -> None:
-    wait_until(lambda: not observer.missing())
+    until(lambda: not observer.missing())
     actor.assignment.publish(Assignment(epoch=1, robots=[
         RobotAssignment(robot=robot, model='pick', server=server)
         for robot, server in BEFORE.items()]))
-    wait_until(lambda: observer.snapshot().seats)
+    until(lambda: observer.snapshot().seats)
     answer = observer.rebalance({'pick': ['robot_1'], 'place': []}, dry_run=True).result(20.0)
     assert answer == Rebalanced(True, 'moved', moved=3, objective=2, optimal=True, solve_ms=1.5,
                                 apply_ms=2.5, to_another_server=1)

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What plans beside the executor: in order, while others are heard, and not after the end."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from threading import Event, get_ident, Thread
-from time import monotonic, sleep
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import rclpy
@@ -16,16 +14,9 @@ from robion_ros.nodes import planning as module
 from robion_ros.nodes.planning import Planning
 from robion_ros.nodes.spinner import one_thread
 
+from ..waiting import TIMEOUT, until
+
 pytestmark = pytest.mark.ros
-
-TIMEOUT = 20.0
-
-
-def until(condition: Callable[[], Any]) -> None:
-    deadline = monotonic() + TIMEOUT
-    while not condition():
-        assert monotonic() < deadline
-        sleep(0.01)
 
 
 @pytest.fixture

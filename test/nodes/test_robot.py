@@ -16,7 +16,6 @@ import cv2
 import numpy as np
 import pytest
 import rclpy
-from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import String
@@ -25,6 +24,8 @@ from std_srvs.srv import Trigger
 from robion_ros.msg import ActionChunk, Assignment, RobotAssignment, RobotReport
 from robion_ros.nodes import qos
 from robion_ros.nodes.robot import RobotNode
+
+from .simulated import spinning, Until
 
 pytestmark = pytest.mark.ros
 
@@ -45,8 +46,6 @@ robots:
 """
 HORIZON = 3
 SLO = 0.2
-
-Until = Callable[[Callable[[], bool]], None]
 
 
 class FakeServer(Node):
@@ -137,23 +136,9 @@ def server(ros: None) -> Iterator[FakeServer]:
 
 @pytest.fixture
 def until(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Until]:
-    """Spin the robots and the server until something is so."""
     monkeypatch.setattr('robion_ros.nodes.robot.SAY_AGAIN', 0.2)
-    robots = RobotNode()
-    executor = SingleThreadedExecutor()
-    executor.add_node(robots)
-    executor.add_node(server)
-
-    def spin(condition: Callable[[], bool]) -> None:
-        end = monotonic() + 20.0
-        while not condition():
-            assert monotonic() < end, 'it did not become so'
-            executor.spin_once(timeout_sec=0.05)
-
-    yield spin
-    executor.shutdown()
-    robots.close()
-    robots.destroy_node()
+    with spinning(RobotNode(), server) as until:
+        yield until
 
 
 @pytest.fixture

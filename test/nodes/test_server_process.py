@@ -143,7 +143,6 @@ def test_the_seconds_in_which_it_starts_are_no_alarm(launch: Launch, world: Any)
     ('server:=server_9', "server 'server_9' is not in"),
     ('config:=nowhere.yaml', 'nowhere.yaml: there is no such file'),
     ('status_rate:=0', 'parameter status_rate: is 0.0, must be from 0.1 to 100'),
-    ('drain_timeout:=-1', 'parameter drain_timeout: is -1.0, must be from 0 to 3600'),
 ])
 def test_a_wrong_parameter_ends_it_with_2(launch: Launch, tmp_path: Path, word: str,
                                           message: str) -> None:

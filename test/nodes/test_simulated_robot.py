@@ -2,7 +2,7 @@
 """The clock and the pictures of one simulated robot."""
 
 from collections.abc import Iterator
-from time import monotonic, sleep
+from time import monotonic
 
 import numpy as np
 import pytest
@@ -14,6 +14,8 @@ from robion_ros.config import CameraConfig, ModelConfig
 from robion_ros.msg import ActionChunk
 from robion_ros.nodes.robot_log import RobotLog
 from robion_ros.nodes.simulated_robot import draw, PICTURES, SETTLE_TIME, SimulatedRobot
+
+from ..waiting import until
 
 PERIOD = 0.5
 ARM = ModelConfig('tiny', {'front': CameraConfig()}, ('a', 'b'), rate=1 / PERIOD, slo=0.2,
@@ -44,8 +46,7 @@ def test_observations_keep_to_their_period_and_the_late_ones_are_skipped(
     assert robot.missing() == ('a subscriber of front', 'a publisher of action_chunk')
     node.create_subscription(Image, 'robot_1/front/image_raw', lambda image: None, 1)
     node.create_publisher(ActionChunk, 'robot_1/action_chunk', 1)
-    while robot.missing():
-        sleep(0.01)
+    until(lambda: not robot.missing())
     robot.begin(now=1.0)
     assert not robot.running
     robot.begin(now=1.0 + SETTLE_TIME)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What runs a node's callbacks: the same with every executor, also beyond what it can do."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import get_ident, Thread
 from time import monotonic, sleep
@@ -22,17 +22,11 @@ from std_srvs.srv import Trigger
 from robion_ros.nodes import spinner as module
 from robion_ros.nodes.spinner import EventsSpinner, one_thread, Spinner
 
+from ..waiting import TIMEOUT, until
+
 pytestmark = pytest.mark.ros
 
-TIMEOUT = 20.0
 has_events = pytest.mark.skipif(not module.EventsExecutor, reason='no EventsExecutor in this ROS')
-
-
-def until(condition: Callable[[], Any]) -> None:
-    deadline = monotonic() + TIMEOUT
-    while not condition():
-        assert monotonic() < deadline
-        sleep(0.01)
 
 
 @contextmanager

@@ -2,14 +2,13 @@
 """Simulated robots that observe by plan, before a server that answers some of it."""
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
 from builtin_interfaces.msg import Duration
 import pytest
 import rclpy
-from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from sensor_msgs.msg import Image, JointState
 
@@ -17,6 +16,8 @@ from robion_ros.msg import ActionChunk
 from robion_ros.nodes import qos
 from robion_ros.nodes.traffic import TrafficNode
 from robion_ros.traffic_files import TrafficFiles
+
+from .simulated import spinning, Until
 
 pytestmark = pytest.mark.ros
 
@@ -28,7 +29,6 @@ servers:
 robots:
   arm: [robot_1, robot_2, robot_3, robot_4]
 """
-Until = Callable[[Callable[[], object]], None]
 
 
 class FakeServer(Node):
@@ -77,21 +77,8 @@ def server(own_domain: None, tmp_path: Path) -> Iterator[FakeServer]:
 
 @pytest.fixture
 def until(server: FakeServer) -> Iterator[Until]:
-    """Spin the robots and the server until something is so."""
-    robots = TrafficNode()
-    executor = SingleThreadedExecutor()
-    executor.add_node(robots)
-    executor.add_node(server)
-
-    def spin(condition: Callable[[], object]) -> None:
-        end = monotonic() + 20.0
-        while not condition():
-            assert monotonic() < end, 'it did not become so'
-            executor.spin_once(timeout_sec=0.05)
-    yield spin
-    executor.shutdown()
-    robots.close()
-    robots.destroy_node()
+    with spinning(TrafficNode(), server) as until:
+        yield until
 
 
 def test_robots_observe_when_they_are_told_and_say_what_came_back(

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, RLock, Thread
-from time import monotonic, sleep, time_ns
+from time import time_ns
 
 from diagnostic_msgs.msg import DiagnosticArray
 import pytest
@@ -22,6 +22,8 @@ from robion_ros.nodes.convert import to_duration
 from robion_ros.nodes.manager import ManagerNode
 from robion_ros.nodes.spinner import one_thread
 from robion_ros.srv import AssignRobots, Rebalance
+
+from ...waiting import until
 
 PATIENCE = 30.0
 FACTORY = """
@@ -242,10 +244,7 @@ class Floor:
                 if robot.server} if self.assignments else {}
 
     def until(self, condition: Callable[[], object], what: str = '') -> None:
-        end = monotonic() + PATIENCE
-        while not condition():
-            assert monotonic() < end, what or f'{self.places}, {self.diagnostics[-3:]}'
-            sleep(0.02)
+        until(condition, lambda: what or f'{self.places}, {self.diagnostics[-3:]}', PATIENCE, 0.02)
 
     def known(self, robot: str) -> int:
         """Return the request that the manager has heard of last."""
