@@ -12,6 +12,7 @@ bandwidth of a copy measured in the same run. Knows no checkpoints.
 import argparse
 from collections import Counter
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from itertools import pairwise
 import json
 import math
@@ -26,7 +27,6 @@ from torch.profiler import profile, ProfilerActivity
 
 from robion_ros.config import CameraConfig, ModelConfig
 from robion_ros.models import layers
-from robion_ros.models.kernels.denoise import denoise, workspace
 from robion_ros.models.pi0_kernels import make_expert
 from robion_ros.models.registry import load
 
@@ -44,6 +44,14 @@ class Inputs(NamedTuple):
     sin: Tensor
     state: Tensor
     first: Tensor
+
+
+def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Read the arguments; exit with 2 where there is no GPU or no triton."""
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available() or not find_spec('triton'):
+        parser.exit(2, f'{parser.prog}: needs a GPU of NVIDIA, torch for CUDA, and triton\n')
+    return arguments
 
 
 def make_model(architecture: str) -> Any:
@@ -152,6 +160,7 @@ def copy_bandwidth() -> float:
 
 def measure(model: Any, batch: int, limit: float) -> dict[str, Any]:
     """Time one batch; return a row of the report."""
+    from robion_ros.models.kernels.denoise import denoise, workspace  # Needs triton.
     sets = [make_inputs(model, batch, seed) for seed in range(INPUTS)]
     static = Inputs(*(value.clone() for value in sets[0]))
     c, expert = model.config, make_expert(model)
@@ -186,7 +195,7 @@ def main() -> None:
     parser.add_argument('--architecture', default='pi0')
     parser.add_argument('--batches', type=int, nargs='+', default=[1, 2, 4])
     parser.add_argument('--json', type=Path, help='write the rows here')
-    arguments = parser.parse_args()
+    arguments = parse(parser)
     bandwidth = copy_bandwidth()
     with torch.inference_mode():
         model = make_model(arguments.architecture)

@@ -12,21 +12,18 @@ is compilation, which the workers share: with eight of them, three minutes a bat
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import replace
 from itertools import product
 from multiprocessing import get_context
 from typing import Any
 
-from adit_kernels import capture, Inputs, make_inputs, median_time
+from adit_kernels import capture, Inputs, make_inputs, median_time, parse
 import torch
-import triton
 
 from robion_ros.engine.partition import open_partitions
 from robion_ros.models import layers
-from robion_ros.models.kernels.denoise import launch, workspace
-from robion_ros.models.kernels.launcher import Workspace
 from robion_ros.models.kernels.tiles import for_batch, Span, Tile, Tiles
 from robion_ros.models.kernels.weights import Expert
 from robion_ros.models.pi0 import Pi0, Pi0Network
@@ -86,32 +83,35 @@ def find_stream(sms: int) -> torch.cuda.Stream | None:
 def step_time(expert: Expert, given: Inputs, tiles: Tiles,
               stream: torch.cuda.Stream | None, replays: int = 40) -> float:
     """Time one denoising step on a stream, us."""
-    space = workspace(expert, len(given.noise), given.cos.shape[2], given.cache.shape[4], tiles)
-    return 1e3 * median_time(capture(lambda: step(expert, given, tiles, space), stream), replays,
-                             0.04)
+    return 1e3 * median_time(capture(make_step(expert, given, tiles), stream), replays, 0.04)
 
 
-def step(expert: Expert, given: Inputs, tiles: Tiles, space: Workspace) -> None:
-    """Launch one denoising step."""
+def make_step(expert: Expert, given: Inputs, tiles: Tiles) -> Callable[[], None]:
+    """Return what launches one denoising step."""
+    from robion_ros.models.kernels.denoise import launch, workspace  # Needs triton.
     noise, cache, valid, cos, sin, _, first = given
     own = None if expert.norms.adaptive else first
-    space.actions[:, -noise.shape[1]:].copy_(noise)
-    start = torch.zeros(len(noise), dtype=torch.int32, device='cuda')
-    launch(expert, cache, valid, (cos, sin), own, space, tiles).step(start, cache)
+    space = workspace(expert, len(noise), cos.shape[2], cache.shape[4], tiles)
+
+    def step() -> None:
+        space.actions[:, -noise.shape[1]:].copy_(noise)
+        start = torch.zeros(len(noise), dtype=torch.int32, device='cuda')
+        launch(expert, cache, valid, (cos, sin), own, space, tiles).step(start, cache)
+    return step
 
 
 def compile_step(architecture: str, batch: int, tiles: Tiles) -> str:
     """Compile a step in a worker, for all processes; return why it does not fit, if so."""
+    from triton.runtime.errors import OutOfResources
     with torch.inference_mode():
         if architecture not in BUILT:
             BUILT[architecture] = make_model(architecture)
         model = BUILT[architecture]
         expert, given = make_expert(model), make_inputs(model, batch, 0)
         try:
-            space = workspace(expert, batch, given.cos.shape[2], given.cache.shape[4], tiles)
-            step(expert, given, tiles, space)
+            make_step(expert, given, tiles)()
             torch.cuda.synchronize()
-        except (ValueError, triton.runtime.errors.OutOfResources) as error:
+        except (ValueError, OutOfResources) as error:
             return str(error)
     return ''
 
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument('--sms', type=int, default=0, help='multiprocessors; default: all')
     parser.add_argument('--workers', type=int, default=8, help='processes that compile')
     parser.add_argument('--fields', nargs='+', default=list(Tiles.__dataclass_fields__))
-    arguments = parser.parse_args()
+    arguments = parse(parser)
     with torch.inference_mode(), ProcessPoolExecutor(
             arguments.workers, get_context('spawn')) as workers:
         model = make_model(arguments.architecture)

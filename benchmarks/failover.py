@@ -15,49 +15,30 @@ the observations that were not answered, in all and of the robots whose server i
 
 import argparse
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 import json
 import os
 from pathlib import Path
 import signal
 from statistics import median
-from tempfile import TemporaryDirectory
 from threading import Thread
 from time import monotonic, sleep
 
+from factory import two_servers, until
 import rclpy
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
-from robion_ros.commands.domain import claim_domain
-from robion_ros.factory_file import load
+from robion_ros.config import FactoryConfig
 from robion_ros.msg import ActionChunk, Assignment, RobotReport
 from robion_ros.nodes import qos
 from robion_ros.nodes.spinner import Spinner
-from robion_ros.processes import environment, factory_processes
+from robion_ros.processes import factory_processes
 from robion_ros.supervisor import Supervisor
 
 SERVERS = 'server_0', 'server_1'
-PATIENCE = 60.0
 SETTLE = 4.0
 """After a failure, until the books of the robots are closed, s."""
-FACTORY = """
-models:
-  pick: &arm
-    architecture: tiny
-    cameras: {{front: raw, wrist: compressed}}
-    joints: [joint_1, joint_2, joint_3, joint_4, joint_5, joint_6]
-    prompt: pick
-    rate: {rate}
-    slo: 0.5
-    capacity: {robots}
-  place: {{<<: *arm, seed: 2}}
-servers:
-  server_0: {{models: [pick, place]}}
-  server_1: {{models: [pick, place]}}
-robots: {{pick: {half}, place: {half}}}
-manager: {{server_timeout: {timeout}}}
-"""
 
 
 class Watcher(Node):
@@ -94,16 +75,6 @@ class Watcher(Node):
         self.reports[report.robot] = report
 
 
-def until(condition: Callable[[], object], what: str) -> float:
-    """Wait until something is so; return when."""
-    end = monotonic() + PATIENCE
-    while not condition():
-        if monotonic() > end:
-            raise SystemExit(f'waited in vain until {what}')
-        sleep(0.002)
-    return monotonic()
-
-
 def fail(supervisor: Supervisor, watcher: Watcher, server: str, pause: float,
          number: signal.Signals) -> dict[str, float]:
     """Let a server fail once; return what it cost."""
@@ -129,9 +100,9 @@ def fail(supervisor: Supervisor, watcher: Watcher, server: str, pause: float,
             'lost of its': sum(lost[robot] for robot in mine), 'robots': len(mine)}
 
 
-def measure(words: argparse.Namespace, path: Path) -> list[dict[str, float]]:
+def measure(words: argparse.Namespace, factory: FactoryConfig,
+            path: Path) -> list[dict[str, float]]:
     """Run a factory and let it fail; return what each failure cost."""
-    factory = load(path)
     robots = tuple(name for names in factory.robots.values() for name in names)
     rclpy.init()
     watcher = Watcher(robots)
@@ -175,14 +146,10 @@ def main() -> None:
     parser.add_argument('--server-timeout', type=float, default=0.4)
     parser.add_argument('--json', type=Path)
     words = parser.parse_args()
-    claim_domain(os.environ)
-    os.environ |= environment()
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / 'factory.yaml'
-        path.write_text(FACTORY.format(rate=words.rate, robots=words.robots,
-                                       half=words.robots // 2, timeout=words.server_timeout))
+    with two_servers(('models: [pick, place]',) * 2, words.rate, words.robots,
+                     words.server_timeout) as (factory, path):
         load_before = os.getloadavg()[0]
-        found = measure(words, path)
+        found = measure(words, factory, path)
     keys = list(found[0])
     print('  '.join(f'{key:>11}' for key in keys))
     for row in [*found, {key: median(row[key] for row in found) for key in keys},

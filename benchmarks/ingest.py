@@ -20,30 +20,28 @@ ROS_DOMAIN_ID that no other factory has.
 import argparse
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 import json
 import os
 from pathlib import Path
 from statistics import median
-import sys
 from tempfile import TemporaryDirectory
 import threading
 from time import clock_gettime, monotonic, pthread_getcpuclockid, sleep, time_ns
 from typing import Any
 
+from factory import scripted, serve_or
 import numpy as np
 
-PROBES, PACE, EXECUTOR, NICE = (f'ROBION_INGEST_{name}'
-                                for name in ('PROBES', 'PACE', 'EXECUTOR', 'NICE'))
 THREADS = 'executor', 'intake', 'engine', 'outbox'
 SAMPLE_PERIOD = 0.5
 
 
-def serve() -> int:
-    """Run a server node with probes; its arguments are those of the process."""
-    os.environ.setdefault('OMP_NUM_THREADS', '1')  # As main() does, but before torch is loaded.
-    os.nice(int(os.environ[NICE]))
+def serve(probes: str, stages: str, executor: str, nice: int) -> int:
+    """Run a server node with probes; write to a file what they find."""
+    os.nice(nice)
+    from paced import pace_tiny
     from rclpy.executors import SingleThreadedExecutor
 
     from robion_ros.engine.engine import Engine
@@ -82,38 +80,16 @@ def serve() -> int:
         before(ServedRobot, name, lambda *_: found['heard'].append(monotonic()))
     before(Serving, '_submit', note_formed)
     before(Engine, '_record', note_lockstep)
-    if os.environ[EXECUTOR] == 'single':
+    if executor == 'single':
         def single(hurries: Callable[[], bool] = lambda: True) -> Spinner:
             return Spinner(SingleThreadedExecutor())
         server.one_thread = single  # type: ignore[attr-defined]
-    if os.environ[PACE]:
-        pace(*map(float, os.environ[PACE].split(',')))
+    if stages:
+        pace_tiny(*(float(stage) / 1e3 for stage in stages.split(',')))
     threading.Thread(target=sample, daemon=True).start()
     code = server.main()
-    Path(os.environ[PROBES]).write_text(json.dumps(found))
+    Path(probes).write_text(json.dumps(found))
     return code
-
-
-def pace(vlm: float, adit: float) -> None:
-    """Let the stages of the model tiny last so long, ms, and compute nothing."""
-    from robion_ros.models import tiny
-    load = tiny.load
-
-    class Paced:
-        def __init__(self, *arguments: Any) -> None:
-            self.model = load(*arguments)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.model, name)
-
-        def vlm(self, inputs: Any) -> Any:
-            sleep(vlm / 1e3)
-            return {}
-
-        def adit(self, context: Any, noise: Any) -> Any:
-            sleep(adit / 1e3)
-            return noise
-    tiny.load = Paced  # type: ignore[assignment]
 
 
 def measure(options: argparse.Namespace, folder: str) -> dict[str, Any]:
@@ -125,19 +101,10 @@ def measure(options: argparse.Namespace, folder: str) -> dict[str, Any]:
     from robion_ros.bench.ros_graph import Graph, open_graph
     from robion_ros.bench.settings import Traffic
     from robion_ros.config import FactoryConfig, ServerConfig
-    from robion_ros.processes import Process
-
-    @dataclass(frozen=True)
-    class Probed(Process):
-        def command(self, python: str = sys.executable) -> list[str]:
-            return [python, '-P', __file__, 'serve', *self.arguments]
-
-    def change(process: Process) -> Process:
-        return Probed(**vars(process)) if process.executable == 'server' else process
     paced = options.architecture == 'paced'
     path = Path(folder, 'probes.json')
-    os.environ |= {PROBES: str(path), PACE: options.stages if paced else '',
-                   EXECUTOR: options.executor, NICE: str(options.nice)}
+    change = partial(scripted, probes=str(path), stages=options.stages if paced else '',
+                     executor=options.executor, nice=options.nice)
     slos = {'model': options.slo / 1e3}
     configs = make_configs({'model': 'tiny' if paced else options.architecture}, slos,
                            options.rate, options.cameras, 7, 0)
@@ -230,7 +197,4 @@ def main() -> int:
 
 
 if __name__ == '__main__':
-    if sys.argv[1:2] == ['serve']:
-        sys.argv.pop(1)
-        raise SystemExit(serve())
-    raise SystemExit(main())
+    serve_or(main, serve)

@@ -1,48 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Compares what becomes of requests that can no longer meet their deadlines, on a virtual clock.
+Compares what becomes of requests that can no longer meet their deadlines, on virtual time.
 
 python3 benchmarks/late_rules.py [--seconds 60] [--seeds 3] [--policy NAME] [--profile 1.0]
     [--json FILE]
 
-Robots send a request every 0.5 s, from random phases on, to queues, policies and predictions that
-are the engine's own; a lockstep takes what pi0's stages take, give or take a few percent. A load
-of 1 is as many requests as full batches can answer. Prints, for each load and rule, the requests
-answered within their deadline, in percent, and the same of the robot that fares worst. Needs
-neither a GPU nor ROS.
+Robots send a request every 0.5 s, from random phases on, to a simulated server, whose stages take
+what pi0's take, give or take a few percent. A load of 1 is as many requests as full batches can
+answer. Prints, for each load and rule, the requests answered within their deadline, in percent,
+and the same of the robot that fares worst. Needs neither a GPU nor ROS.
 """
 
 import argparse
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from heapq import merge
 from itertools import product
 import json
 from pathlib import Path
 from random import Random
 from statistics import mean
-from typing import get_args
-
-import numpy as np
+from typing import Any, get_args
 
 from robion_ros import config
-from robion_ros.core import Observation, Request
-from robion_ros.engine.batch import Ticket
-from robion_ros.engine.lockstep_times import LockstepTimes, never_late
-from robion_ros.engine.policies import POLICIES
-from robion_ros.engine.profile import Load
-from robion_ros.engine.queues import Queues
+from robion_ros.bench.arrivals import Robot, schedule
+from robion_ros.bench.metrics import attainment
+from robion_ros.bench.records import Record
+from robion_ros.bench.settings import Traffic
+from robion_ros.bench.trial import run_epoch
+from robion_ros.engine.lockstep_times import Durations
+from robion_ros.engine.profile import Load, Pair
+from robion_ros.simulation.serving import open_simulated
+from robion_ros.simulation.stage_times import StageTimes, Together
 
-PERIOD = 0.5
-"""Between two requests of a robot, s."""
+RATE = 2.0
+"""Of a robot's requests, Hz."""
 LOADS = 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.5
 MAX_BATCH = 2
 GAP = 0.0002
 """Between two locksteps, s."""
 JITTER, SPIKE, SPIKES = 0.03, 3.0, 0.002
-"""Of a lockstep's time: spread, and how many times longer how many of them take."""
-NOTHING = Observation((), np.zeros(0, np.float32), '', 0)
+"""Of a stage's time: spread, and how many times longer how many of them take."""
+SLOWED = 0.3
+"""Part of the shorter stage by which both of a lockstep are longer."""
 
 
 @dataclass(frozen=True)
@@ -63,89 +63,71 @@ MIXES = {
 }
 
 
-class Machine:
-    """What locksteps of models take: the longer stage, and a part of what it overlaps with."""
+class Uneven(dict[Any, Any]):
+    """Times that are a little different whenever they are looked up."""
 
-    def __init__(self, models: Mapping[str, Profile]) -> None:
-        self._models = models
+    def __init__(self, times: Mapping[Any, Any], random: Random) -> None:
+        super().__init__(times)
+        self._random = random
 
-    def lockstep(self, vlm: Load | None, adit: Load | None) -> float:
-        """Return the time until both stages have ended."""
-        stages = [self._models[load.model].vlm[load.batch] for load in (vlm,) if load]
-        stages += [self._models[load.model].adit[load.batch] for load in (adit,) if load]
-        return max(stages) + (0.3 * min(stages) if len(stages) == 2 else 0.0)
-
-    def chunk(self, vlm: Load | None, adit: Load) -> float:
-        """Return the time until the ADiT stage has ended."""
-        alone = self._models[adit.model].adit[adit.batch]
-        company = self._models[vlm.model].vlm[vlm.batch] if vlm else 0.0
-        return alone + 0.3 * min(alone, company)
-
-    def stored(self) -> dict[tuple[Load, Load | None], float]:
-        """Return what a profile holds: pairs of loads."""
-        loads = [Load(model, size) for model in self._models for size in (1, 2)]
-        return {(vlm, adit): self.lockstep(vlm, adit) for vlm, adit in product(loads, loads)}
+    def __getitem__(self, key: Any) -> Any:
+        slow = self._random.gauss(1, JITTER) * (SPIKE if self._random.random() < SPIKES else 1)
+        time = super().__getitem__(key)
+        return Together(*(slow * each for each in time)) if isinstance(key, Pair) else slow * time
 
 
-def traffic(models: Mapping[str, Profile], load: float, seconds: float,
-            random: Random) -> Iterator[Request]:
-    """Yield requests in the order of their arrival; each model is an equal part of the load."""
-    machine = Machine(models)
+@dataclass(frozen=True)
+class Times(StageTimes):
+    """Times of which the engine is told something else."""
+
+    told: float = 1.0
+    """How many times too long; 0: nothing."""
+
+    @property
+    def stored(self) -> Durations:
+        """What the engine knows before its first lockstep."""
+        return {pair: self.told * time for pair, time in super().stored.items() if self.told}
+
+
+def together(vlm: float, adit: float) -> Together:
+    """Return what stages take beside each other that take so long alone, s."""
+    slowed = SLOWED * min(vlm, adit)
+    return Together(vlm + slowed, adit + slowed)
+
+
+def make_times(models: Mapping[str, Profile], told: float) -> Times:
+    """Return what stages of models take."""
+    vlm, adit = ({Load(name, size): time for name, profile in models.items()
+                  for size, time in getattr(profile, stage).items()} for stage in ('vlm', 'adit'))
+    pairs = {Pair(one, other): together(vlm[one], adit[other])
+             for one, other in product(vlm, adit)}
+    random = Random(0)
+    return Times(Uneven(vlm, random), Uneven(adit, random), Uneven(pairs, random), gap=GAP,
+                 told=told)
+
+
+def make_robots(models: Mapping[str, Profile], load: float) -> list[Robot]:
+    """Return the robots of a load; each model is an equal part of it."""
     robots = []
-    for model, profile in models.items():
-        full = Load(model, MAX_BATCH)
-        each = machine.lockstep(full, full) / MAX_BATCH / PERIOD
-        robots += [one_robot(f'{model}_{index}', model, profile.slo, random.uniform(0, PERIOD),
-                             seconds) for index in range(round(load / len(models) / each))]
-    return merge(*robots, key=lambda request: request.arrived)
+    for name, profile in models.items():
+        whole = together(profile.vlm[MAX_BATCH], profile.adit[MAX_BATCH]).whole
+        robots += [Robot(f'{name}_{index}', name, profile.slo)
+                   for index in range(round(load / len(models) * MAX_BATCH / whole / RATE))]
+    return robots
 
 
-def one_robot(robot: str, model: str, slo: float, phase: float,
-              seconds: float) -> Iterator[Request]:
-    """Yield the requests of a robot."""
-    for number in range(int((seconds - phase) / PERIOD)):
-        arrived = phase + number * PERIOD
-        yield Request(robot, number, model, NOTHING, arrived, arrived + slo)
-
-
-def simulate(models: Mapping[str, Profile], load: float, rule: str, seed: int, policy: str,
-             profile: float, seconds: float) -> tuple[float, float]:
-    """Serve the robots of a load; return attainment, of all and of the worst robot."""
-    random = Random(seed)
-    machine = Machine(models)
-    stored = {pair: profile * time for pair, time in machine.stored().items() if profile}
-    queues, times = Queues(models, POLICIES[policy], MAX_BATCH), LockstepTimes(stored)
-    sent: Counter[str] = Counter()
-    met: Counter[str] = Counter()
-    requests = traffic(models, load, seconds, random)
-    following = next(requests, None)
-    now, running = 0.0, None
-    while True:
-        while following and following.arrived <= now:
-            queues.put(Ticket(following, {}, None, following.arrived))  # type: ignore[arg-type]
-            sent[following.robot] += 1
-            following = next(requests, None)
-        adit = Load(running.model, len(running.tickets)) if running else None
-        finish = never_late if rule == 'serve' else times.foresee(now, adit)
-        if rule == 'shed':
-            queues.remove_lost(finish)
-        batch = queues.take(now, finish)
-        if not batch and not running:
-            if not following:
-                break
-            now = following.arrived
-            continue
-        vlm = Load(batch.model, len(batch.tickets)) if batch else None
-        slow = random.gauss(1, JITTER) * (SPIKE if random.random() < SPIKES else 1)
-        if running and adit:
-            end = now + slow * machine.chunk(vlm, adit)
-            met.update(ticket.request.robot for ticket in running.tickets
-                       if end <= ticket.request.deadline)
-        taken = GAP + slow * machine.lockstep(vlm, adit)
-        now += taken
-        times.learn(vlm, adit, taken, now)
-        running = batch
-    return met.total() / sent.total(), min(met[robot] / sent[robot] for robot in sent)
+def simulate(models: Mapping[str, Profile], load: float, server: config.ServerConfig,
+             told: float, traffic: Traffic) -> list[float]:
+    """Serve the robots of a load; return the percentage met, of all and of the worst robot."""
+    robots, found = make_robots(models, load), []
+    with open_simulated(server, make_times(models, told)) as serving:
+        for epoch in range(traffic.epochs):
+            records = run_epoch(serving, schedule(robots, traffic, epoch), traffic, None, epoch)
+            each = defaultdict[str, list[Record]](list)
+            for record in records:
+                each[record.arrival.robot.name].append(record)
+            found.append((attainment(records), min(map(attainment, each.values()))))
+    return [100 * mean(column) for column in zip(*found, strict=True)]
 
 
 def main() -> None:
@@ -158,16 +140,15 @@ def main() -> None:
                         help='how many times too long the stored times are; 0: there are none')
     parser.add_argument('--json', type=Path, metavar='FILE')
     arguments = parser.parse_args()
+    traffic = Traffic(RATE, arguments.seeds, arguments.seconds)
     rules = get_args(config.LateRule)
     rows = []
     for mix, models in MIXES.items():
         print(f'{mix}\nload  ' + '  '.join(f'{rule:>13}' for rule in rules))
         for load in LOADS:
-            found = {}
-            for rule in rules:
-                runs = [simulate(models, load, rule, seed, arguments.policy, arguments.profile,
-                                 arguments.seconds) for seed in range(arguments.seeds)]
-                found[rule] = [100 * mean(each) for each in zip(*runs, strict=True)]
+            found = {rule: simulate(models, load, config.ServerConfig(
+                tuple(models), 'cuda:0', MAX_BATCH, arguments.policy, late=rule),
+                arguments.profile, traffic) for rule in rules}
             rows.append({'mix': mix, 'load': load, **found})
             print(f'{load:4.1f}  ' + '  '.join(f'{all_:5.1f} ({worst:5.1f})'
                                                for all_, worst in found.values()), flush=True)

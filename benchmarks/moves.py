@@ -18,88 +18,30 @@ longer than what a busy machine adds shows how many of them a move costs.
 """
 
 import argparse
-from collections.abc import Callable
-from dataclasses import dataclass
 import json
 import os
 from pathlib import Path
 from statistics import median
-import sys
-from tempfile import TemporaryDirectory
-from time import monotonic, sleep
-from typing import Any
+from time import sleep
 
+from factory import PATIENCE, scripted, serve_or, two_servers, until
 import numpy as np
 
-from robion_ros.commands.domain import claim_domain
-from robion_ros.factory_file import load
 from robion_ros.nodes.observer import Observer
 from robion_ros.observed import Counts, Report
-from robion_ros.processes import environment, factory_processes, Process
+from robion_ros.processes import factory_processes
 from robion_ros.supervisor import Supervisor
 
-LOCKSTEP = 'ROBION_MOVES_LOCKSTEP'
-PATIENCE = 60.0
-FACTORY = """
-models:
-  pick: &arm
-    architecture: tiny
-    cameras: {{front: raw, wrist: compressed}}
-    joints: [joint_1, joint_2, joint_3, joint_4, joint_5, joint_6]
-    prompt: pick
-    rate: {rate}
-    slo: 0.5
-    capacity: {robots}
-  place: {{<<: *arm, seed: 2}}
-servers:
-  server_0: {{models: [pick], max_batch: 8}}
-  server_1: {{models: [place], max_batch: 8}}
-robots: {{pick: {half}, place: {half}}}
-manager: {{server_timeout: 1.0}}
-"""
+SERVERS = 'models: [pick], max_batch: 8', 'models: [place], max_batch: 8'
 
 
-@dataclass(frozen=True)
-class Held(Process):
-    """A server whose stages take the time that is set."""
+def serve(lockstep: float) -> int:
+    """Run a server node whose stages only take time, ms."""
+    from paced import pace_tiny
 
-    def command(self, python: str = sys.executable) -> list[str]:
-        """Return the command line that starts it."""
-        return [python, '-P', __file__, 'serve', *self.arguments]
-
-
-def serve() -> int:
-    """Run a server node whose stages only take time; its arguments are those of the process."""
-    os.environ.setdefault('OMP_NUM_THREADS', '1')  # As main() does, but before torch is loaded.
-    from robion_ros.models import tiny
     from robion_ros.nodes import server
-    load, seconds = tiny.load, float(os.environ[LOCKSTEP]) / 1e3
-
-    class Sleeper:
-        def __init__(self, *arguments: Any) -> None:
-            self.model = load(*arguments)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.model, name)
-
-        def vlm(self, inputs: Any) -> Any:
-            sleep(seconds)
-            return {}
-
-        def adit(self, context: Any, noise: Any) -> Any:
-            sleep(seconds)
-            return noise
-    tiny.load = Sleeper  # type: ignore[assignment]
+    pace_tiny(lockstep / 1e3, lockstep / 1e3)
     return server.main()
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    """Wait until something is so."""
-    end = monotonic() + PATIENCE
-    while not condition():
-        if monotonic() > end:
-            raise SystemExit(f'waited in vain until {what}')
-        sleep(0.01)
 
 
 def latencies(reports: list[Report], since: dict[str, int]) -> list[float]:
@@ -179,17 +121,11 @@ def main() -> None:
     parser.add_argument('--lockstep', type=float, default=0.0, metavar='MS')
     parser.add_argument('--json', type=Path)
     words = parser.parse_args()
-    claim_domain(os.environ)
-    os.environ |= {**environment(), LOCKSTEP: str(words.lockstep)}
     lines: list[str] = []
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / 'factory.yaml'
-        path.write_text(FACTORY.format(rate=words.rate, robots=words.robots,
-                                       half=words.robots // 2))
-        factory = load(path)
-        processes = [
-            Held(**vars(process)) if words.lockstep and process.executable == 'server' else process
-            for process in factory_processes(factory, path, 'info', None)]
+    with two_servers(SERVERS, words.rate, words.robots, 1.0) as (factory, path):
+        processes = factory_processes(factory, path, 'info', None)
+        if words.lockstep:
+            processes = tuple(scripted(process, lockstep=words.lockstep) for process in processes)
         with Supervisor(processes, say=lines.append):
             observer = Observer(factory.servers, 'manager', 'simulated_robots')
             try:
@@ -206,7 +142,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    if sys.argv[1:2] == ['serve']:
-        sys.argv.pop(1)
-        raise SystemExit(serve())
-    main()
+    serve_or(main, serve)

@@ -25,7 +25,7 @@ import sys
 from time import perf_counter
 from typing import Any
 
-from adit_kernels import capture, make_model
+from adit_kernels import capture, make_model, parse
 import torch
 from torch import Tensor
 
@@ -167,7 +167,7 @@ def main() -> None:
     parser.add_argument('--calls', type=int, default=40)
     parser.add_argument('--compile', action='store_true', help="lerobot's under torch.compile too")
     parser.add_argument('--json', type=Path, metavar='FILE')
-    arguments = parser.parse_args()
+    arguments = parse(parser)
     logging.basicConfig(level=logging.INFO, format='%(message)s', stream=sys.stderr)
     rows = []
     for row in measure(arguments.batches, arguments.calls, 'cuda:0', arguments.compile):

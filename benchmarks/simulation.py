@@ -17,8 +17,8 @@ Simulated is
                         on average, with several times the robots that it can serve
   with the profile      on a GPU: nothing but pairs of batches is known
 
---pace holds the stages of a model on the CPU to so many ms for a request alone (bench/paced.py):
-real stages there are as slow as others that share the machine make them. Needs no ROS.
+--pace lets the stages of a model on the CPU take so many ms for a request alone (paced.py): real
+stages there are as slow as others that share the machine make them. Needs no ROS.
 """
 
 import argparse
@@ -31,13 +31,14 @@ from statistics import median
 from time import perf_counter
 from typing import Any, get_args
 
+from paced import pace
+
 from robion_ros import config
 from robion_ros.architectures import ARCHITECTURES
 from robion_ros.bench.ablation import run_ways
 from robion_ros.bench.engines import Engines, make_sources
 from robion_ros.bench.machine import describe_machine, format_machine
 from robion_ros.bench.modes import ModeOptions
-from robion_ros.bench.paced import pace
 from robion_ros.bench.prepared import make_configs, prepare, Prepared
 from robion_ros.bench.serving import Serving
 from robion_ros.bench.settings import SLOS, Traffic
@@ -127,7 +128,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument('--gap', type=float, metavar='MS')
     parser.add_argument('--pace', type=float, nargs=2, metavar=('VLM_MS', 'ADIT_MS'))
     parser.add_argument('--json', type=Path, metavar='FILE')
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.pace and arguments.device != 'cpu':
+        parser.error(f'--pace: stages on {arguments.device} cannot be held up: only those on a '
+                     'CPU are threads, which sleep')
+    return arguments
 
 
 def find_times(prepared: Prepared, engines: Engines, gap: float | None) -> dict[str, StageTimes]:

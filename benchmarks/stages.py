@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from adit_kernels import capture, copy_bandwidth, make_model, median_time
+from adit_kernels import capture, copy_bandwidth, make_model, median_time, parse
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument('--architecture', default='pi0')
     parser.add_argument('--batches', type=int, nargs='+', default=[1, 2, 4])
     parser.add_argument('--json', type=Path, metavar='FILE')
-    arguments = parser.parse_args()
+    arguments = parse(parser)
     with torch.inference_mode():
         model = make_model(arguments.architecture)
         rate, bandwidth = median([product_rate() for _ in range(3)]), copy_bandwidth()

@@ -8,14 +8,10 @@ had one of its own. Knows neither robots nor how they are divided.
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, ExitStack
+from contextlib import contextmanager, ExitStack, suppress
 import logging
-import multiprocessing
-from multiprocessing.connection import Connection, wait
-import os
-import signal
+from multiprocessing.connection import Connection
 import sys
-from threading import Thread
 from typing import Any
 
 from robion_ros.bench.engines import Engines, make_sources
@@ -25,6 +21,7 @@ from robion_ros.bench.prepared import prepare
 from robion_ros.bench.records import Ending, Record
 from robion_ros.bench.serving import Serving
 from robion_ros.bench.settings import BenchError
+from robion_ros.bench.spawned import spawned
 from robion_ros.config import FactoryConfig
 
 PICTURE = 224
@@ -82,20 +79,11 @@ class Divided:
 def open_workers(factory: FactoryConfig, in_turn: bool, seed: int) -> Iterator[
         Mapping[str, Worker]]:
     """Make every server of a factory file ready in a process of its own; end them at last."""
-    # As servers do: small tensors are slower in many threads.
-    os.environ.setdefault('OMP_NUM_THREADS', '1')
-    # Not fork, which a process that has opened a GPU cannot survive.
-    context = multiprocessing.get_context('spawn')
     with ExitStack() as stack:
         workers = {}
         for name in factory.servers:
-            here, there = context.Pipe()
-            process = context.Process(target=work, args=(there, factory, name, seed), daemon=True)
-            process.start()
-            stack.callback(process.join)
-            stack.callback(process.terminate)
-            there.close()
-            workers[name] = Worker(name, here)
+            connection = stack.enter_context(spawned(work, factory, name, seed))
+            workers[name] = Worker(name, connection)
             if in_turn:
                 workers[name].listen()  # Of two that share a device each would disturb the other.
         if not in_turn:
@@ -106,28 +94,13 @@ def open_workers(factory: FactoryConfig, in_turn: bool, seed: int) -> Iterator[
 
 def work(connection: Any, factory: FactoryConfig, name: str, seed: int) -> None:
     """Be a server in a process of its own until nobody asks any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Who waits for it ends it.
-    Thread(target=end_with_parent, daemon=True).start()
     logging.basicConfig(level=logging.INFO, format=f'{name}: %(message)s', stream=sys.stderr)
-    try:
-        server = factory.servers[name]
-        prepared = prepare({model: factory.models[model] for model in server.models},
-                           server.device, server.max_batch, server.engine == 'lockstep')
-        engines = Engines(prepared, make_sources(prepared, PICTURE, PICTURE, seed), server.late,
-                          ModeOptions())
-        connection.send(('ready', None))
-        with engines.serve(server.engine, server.policy) as serving:
-            while True:
-                connection.send(('records', serving.run(connection.recv())))
-    except EOFError:
-        pass
-    except BaseException as error:  # Whatever a model raises is said by who waits.
-        connection.send(('failed', f'{type(error).__name__}: {error}'))
-
-
-def end_with_parent() -> None:
-    """End this process when nobody waits for it any more, however that one ended."""
-    parent = multiprocessing.parent_process()
-    assert parent
-    wait([parent.sentinel])
-    os._exit(1)
+    server = factory.servers[name]
+    prepared = prepare({model: factory.models[model] for model in server.models},
+                       server.device, server.max_batch, server.engine == 'lockstep')
+    engines = Engines(prepared, make_sources(prepared, PICTURE, PICTURE, seed), server.late,
+                      ModeOptions())
+    connection.send(('ready', None))
+    with engines.serve(server.engine, server.policy) as serving, suppress(EOFError):
+        while True:
+            connection.send(('records', serving.run(connection.recv())))

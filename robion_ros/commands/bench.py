@@ -31,7 +31,7 @@ from robion_ros.bench.settings import BenchError, find_slos, Mode, name_models, 
 from robion_ros.commands.bench_arguments import MODES, ROS_MODES
 from robion_ros.commands.domain import claim_domain
 from robion_ros.commands.table import format_table
-from robion_ros.config import EngineKind, ModelConfig, Policy, ServerConfig
+from robion_ros.config import EngineKind, FactoryConfig, ModelConfig, Policy, ServerConfig
 from robion_ros.engine.batch import batch_sizes
 from robion_ros.simulation.serving import open_simulated
 from robion_ros.simulation.stage_times import complete
@@ -189,7 +189,7 @@ def compare_factories(arguments: argparse.Namespace, results: Results,
                       configs: Mapping[str, ModelConfig], slos: Mapping[str, float]
                       ) -> Sequence[Way]:
     """Return factories as ways of serving, in a ROS domain of their own."""
-    from robion_ros.bench.ros_factories import Factories  # ROS is not everywhere.
+    from robion_ros.bench.ros_graph import Graph, open_graph  # ROS is not everywhere.
     most, modes = find_most(arguments), arguments.modes or ROS_MODES
     if others := [mode for mode in modes if mode not in ROS_MODES]:
         raise BenchError(f'a server has no mode {others[0]!r}; with --ros there are '
@@ -198,11 +198,15 @@ def compare_factories(arguments: argparse.Namespace, results: Results,
     say(f'ROS_DOMAIN_ID={domain}')
     devices = tuple(arguments.device.split(','))
     describe(arguments, results, configs, devices, slos)
-    factories = Factories(configs, devices, arguments.max_batch, arguments.late,
-                          most, arguments.image, arguments.seed)
+
+    def serve(mode: EngineKind) -> AbstractContextManager[Serving]:
+        servers = {f'server_{index}': ServerConfig(tuple(configs), device, arguments.max_batch,
+                                                   arguments.policy, mode, arguments.late)
+                   for index, device in enumerate(devices)}
+        return open_graph(Graph(FactoryConfig(configs, servers), most, image=arguments.image,
+                                seed=arguments.seed))
     return [Way({'mode': f'{mode} over ROS', 'policy': arguments.policy},
-                partial(factories.serve, cast(EngineKind, mode), arguments.policy), slos)
-            for mode in modes]
+                partial(serve, cast(EngineKind, mode)), slos) for mode in modes]
 
 
 def compare_modes(arguments: argparse.Namespace, serve: Serve, obstacles: Mapping[str, str],

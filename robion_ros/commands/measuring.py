@@ -6,21 +6,18 @@ Knows neither what is known already nor how results are shown.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 import gc
-import multiprocessing
 from multiprocessing.connection import Connection, wait
-import os
-import signal
-from threading import Thread
 from time import sleep
 from typing import Any
 
 from robion_ros.bench.drive import never
 from robion_ros.bench.prepared import prepare
 from robion_ros.bench.settings import BenchError
+from robion_ros.bench.spawned import spawned
 from robion_ros.bench.sustained import measure_capacity
-from robion_ros.bench.workers import end_with_parent
 from robion_ros.commands.capacities import Place, Wanted
 from robion_ros.config import FactoryConfig
 from robion_ros.engine.capacities import Capacity, obtain
@@ -63,24 +60,8 @@ def divide(wanted: Mapping[Place, Wanted]) -> Mapping[str, Mapping[Place, Wanted
 
 def measure_all(jobs: Sequence[Job], report: Progress) -> dict[Place, Capacity]:
     """Measure side by side; raise BenchError where something cannot be measured."""
-    # As servers do: small tensors are slower in many threads.
-    os.environ.setdefault('OMP_NUM_THREADS', '1')
-    # Not fork, which a process that has opened a GPU cannot survive.
-    context = multiprocessing.get_context('spawn')
-    processes, running = [], {}
-    try:
-        for job in jobs:
-            here, there = context.Pipe(duplex=False)
-            process = context.Process(target=work, args=(there, job), daemon=True)
-            process.start()
-            there.close()
-            processes.append(process)
-            running[here] = job
-        return _listen(running, report)
-    finally:
-        for process in processes:
-            process.terminate()
-            process.join()
+    with ExitStack() as stack:
+        return _listen({stack.enter_context(spawned(work, job)): job for job in jobs}, report)
 
 
 def _listen(running: dict[Connection, Job], report: Progress) -> dict[Place, Capacity]:
@@ -119,22 +100,17 @@ def expect(models: int, part: float, left: float) -> float:
 
 def work(connection: Any, job: Job) -> None:
     """Measure a job in a process of its own."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Who waits for it ends it.
-    Thread(target=end_with_parent, daemon=True).start()
-    try:
-        for (name, model), wanted in job.wanted.items():
-            def measure(_: str, name: str = name, model: str = model) -> Capacity:
-                server = replace(job.factory.servers[name], device=job.device)
-                prepared = prepare({model: job.factory.models[model]}, job.device,
-                                   server.max_batch, server.engine == 'lockstep')
-                return measure_capacity(
-                    prepared, server, model, never,
-                    lambda part, left: connection.send(('part', part, left)),
-                    job.epochs, job.seconds)
-            found = obtain(wanted.file, {model: wanted.setting}, job.device, measure,
-                           lambda: sleep(LOOK_PERIOD), job.again)
-            connection.send(('found', (name, model), found[model]))
-            gc.collect()  # The next model needs the memory.
-        connection.send(('end',))
-    except BaseException as error:  # Whatever a model raises is said by who waits.
-        connection.send(('failed', f'{type(error).__name__}: {error}'))
+    for (name, model), wanted in job.wanted.items():
+        def measure(_: str, name: str = name, model: str = model) -> Capacity:
+            server = replace(job.factory.servers[name], device=job.device)
+            prepared = prepare({model: job.factory.models[model]}, job.device,
+                               server.max_batch, server.engine == 'lockstep')
+            return measure_capacity(
+                prepared, server, model, never,
+                lambda part, left: connection.send(('part', part, left)),
+                job.epochs, job.seconds)
+        found = obtain(wanted.file, {model: wanted.setting}, job.device, measure,
+                       lambda: sleep(LOOK_PERIOD), job.again)
+        connection.send(('found', (name, model), found[model]))
+        gc.collect()  # The next model needs the memory.
+    connection.send(('end',))

@@ -22,6 +22,8 @@ FRESH = 1.0
 """How long the times of a model hold without a lockstep of it that confirms them, s."""
 RECENT, BURST = 50, 5
 """Locksteps that say how slow the machine is, and how many slow ones among them say nothing."""
+SPREAD = 0.05
+"""By so much of the least do locksteps differ on a machine that is not slow."""
 
 
 class LockstepTimes:
@@ -53,8 +55,14 @@ class LockstepTimes:
         self._confirmed.pop(model, None)
 
     def least(self, loads: tuple[Load | None, Load | None]) -> float:
-        """Return the least that a lockstep is known to take, s; infinity if nothing is."""
-        return self._least.get(loads, inf)  # type: ignore[arg-type]
+        """
+        Return the least that a lockstep takes on a machine as slow as it is, s.
+
+        Infinity if nothing is known. A machine that all of the last locksteps have found slower
+        than ever before, a GPU that is throttled, say, is so for the next one, too.
+        """
+        slowness = max(1.0, min(self._slowness) - SPREAD)
+        return slowness * self._least.get(loads, inf)  # type: ignore[arg-type]
 
     def foresee(self, start: float, beside: Load | None) -> Finish:
         """

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is expected of a batch follows the profile and the locksteps, and cannot lock itself in."""
 
+from math import inf
+
 from hypothesis import given
 from hypothesis import strategies as st
 import pytest
@@ -64,6 +66,17 @@ def test_burst_of_slow_locksteps_changes_nothing() -> None:
 def test_slow_spell_is_forgotten_when_it_is_over() -> None:
     times = taught(*[0.12] * 100, *[0.012] * 50)
     assert times.foresee(8.0, ONE)(ONE) == pytest.approx(8.0 + 0.024)
+
+
+def test_the_least_is_that_of_a_machine_as_slow_as_it_is() -> None:
+    """A batch must be launched before its lockstep can start, and no sooner than it must."""
+    pair = Pair(TWO, ONE)
+    assert taught(*[0.012] * 50).least(pair) == 0.019
+    assert taught(*[0.0125] * 50).least(pair) == 0.019, 'they always differ by a little'
+    assert taught(*[0.024] * 50).least(pair) == pytest.approx(1.95 * 0.019)
+    assert taught(*[0.024] * 40).least(pair) == 0.019, 'too few to tell'
+    assert taught(*[0.024] * 80, 0.0121).least(pair) == 0.019, 'it is over'
+    assert taught(stored={}).least(pair) == inf
 
 
 def test_times_that_no_lockstep_confirms_count_for_nothing() -> None:

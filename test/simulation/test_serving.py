@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 import sys
 
+from paced import pace
 import pytest
 
 from robion_ros.bench.ablation import run_ways
@@ -11,7 +12,6 @@ from robion_ros.bench.drive import EngineServing
 from robion_ros.bench.engines import Engines, make_sources
 from robion_ros.bench.modes import ModeOptions
 from robion_ros.bench.network import load_network
-from robion_ros.bench.paced import pace
 from robion_ros.bench.prepared import make_configs, prepare, Prepared
 from robion_ros.bench.settings import Traffic
 from robion_ros.bench.trial import measure
