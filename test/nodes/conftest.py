@@ -210,12 +210,15 @@ class World:
         return next((item for item in self.statuses[server].robots if item.robot == robot),
                     RobotStatus())
 
+    def heard(self, robot: Robot) -> None:
+        """Wait until a server listens to all that a robot says: topics open one after another."""
+        self.until(lambda: all(publisher.get_subscription_count() for publisher in
+                               (robot.front, robot.wrist, robot.joints, robot.prompt)), robot.name)
+
     def ready(self, *robots: Robot, server: str = 'server_0') -> None:
         """Wait until robots and server hear each other, and every request has ended."""
         for robot in robots:
-            self.until(lambda robot=robot: all(
-                publisher.get_subscription_count() for publisher in
-                (robot.front, robot.wrist, robot.joints, robot.prompt)), robot.name)
+            self.heard(robot)
             heard = False
             while not heard:  # A first chunk may be sent before the two know each other.
                 robot.observe()

@@ -125,7 +125,7 @@ def test_a_listener_that_comes_late_gets_the_next_chunk(world: Any, robot: Make)
     world.server()
     arm = robot(listens=False)
     world.assign(1, 'r')
-    world.until(arm.front.get_subscription_count)
+    world.heard(arm)
     arm.observe()
     world.until(lambda: world.robot_status().answered)
     assert not world.robot_status().ready, 'nobody listens'
