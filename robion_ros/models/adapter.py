@@ -20,7 +20,7 @@ from torch import Tensor
 
 from robion_ros.models.folder import CheckpointError, read_json
 from robion_ros.models.hub import locate
-from robion_ros.models.shards import ADAPTER, open_files, open_shards, Shards, WEIGHTS
+from robion_ros.models.shards import ADAPTER, is_adapter, open_files, open_shards, Shards
 
 CONFIG = 'adapter_config.json'
 BASE = 'base_model_name_or_path'
@@ -86,11 +86,6 @@ def describe_adapter(folder: Path) -> tuple[str, ...]:
     if not is_adapter(folder):
         return ()
     return f'an adapter (LoRA) on {find_base(folder, read_config(folder))}',
-
-
-def is_adapter(folder: Path) -> bool:
-    """Return whether a folder holds an adapter, and not the weights of a whole policy."""
-    return (folder / ADAPTER).is_file() and not (folder / WEIGHTS).is_file()
 
 
 def read_config(folder: Path) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from robion_ros.config import HUB_ID
 from robion_ros.models.folder import CheckpointError
-from robion_ros.models.shards import ADAPTER, weight_files
+from robion_ros.models.shards import is_adapter, weight_files
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def locate(checkpoint: str) -> Path:
     try:
         found = Path(hub.snapshot_download(checkpoint, allow_patterns=WANTED,
                                            local_files_only=True))
-        if not (found / ADAPTER).is_file():
+        if not is_adapter(found):
             weight_files(found)
         return found
     except Exception:  # Not here, or not all of it; the package raises what it likes.

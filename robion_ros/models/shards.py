@@ -83,6 +83,11 @@ def open_files(place: Path, paths: Iterable[Path]) -> Iterator[Shards]:
         yield Shards(place, homes)
 
 
+def is_adapter(folder: Path) -> bool:
+    """Return whether a folder holds an adapter, and not the weights of a whole policy."""
+    return (folder / ADAPTER).is_file() and not (folder / WEIGHTS).is_file()
+
+
 def weight_files(folder: Path) -> tuple[Path, ...]:
     """Return the files of a checkpoint's weights; raise CheckpointError where one is missing."""
     index = folder / INDEX

@@ -92,7 +92,12 @@ def prompt_from(message: String) -> str:
 
 def stamp_ns(header: Header) -> int:
     """Return the stamp of a header, ns."""
-    return int(header.stamp.sec) * SECOND + int(header.stamp.nanosec)
+    return from_time(header.stamp)
+
+
+def from_time(time: Time) -> int:
+    """Return a Time in ns."""
+    return int(time.sec) * SECOND + int(time.nanosec)
 
 
 def to_time(ns: int) -> Time:

@@ -169,7 +169,8 @@ class Fleet:
             return set(servers) - self.alive().keys()
         with self._changed:
             self._wait_for(lambda: not missing() or lost() or STOPPED.is_set(), timeout)
-            return Waited(missing(), lost(), bool(lost()) or STOPPED.is_set())
+            gone = lost()
+            return Waited(missing(), gone, bool(gone) or STOPPED.is_set())
 
     def call_all(self, requests: Mapping[str, AssignRobots.Request]
                  ) -> dict[str, AssignRobots.Response | None]:
@@ -206,11 +207,11 @@ class Fleet:
 
     def _wait_for(self, condition: Callable[[], object], timeout: float) -> None:
         """Wait for a condition, at most timeout s; call with _changed held."""
-        end, hurried = monotonic() + timeout, False
+        end = monotonic() + timeout
         while not condition() and (left := end - monotonic()) > 0:
             self._changed.wait(min(left, LOOK_PERIOD))
-            if STOPPED.is_set() and not hurried:
-                end, hurried = min(end, monotonic() + FINISH_TIME), True
+            if STOPPED.is_set():
+                end = min(end, monotonic() + FINISH_TIME)
 
     def _notify(self, _: Future) -> None:
         with self._changed:

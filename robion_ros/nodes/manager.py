@@ -42,7 +42,6 @@ from robion_ros.nodes.diagnostics import manager_diagnostic
 from robion_ros.nodes.fleet import Fleet
 from robion_ros.nodes.parameters import declare, Parameter
 from robion_ros.nodes.planning import Planning
-from robion_ros.nodes.said import capacities, find_strays, hosts, loaded, obeys, places
 from robion_ros.nodes.spin import run, STOPPED
 from robion_ros.nodes.spinner import one_thread
 from robion_ros.nodes.transition import Applied, Transition
@@ -132,14 +131,14 @@ class ManagerNode(Node):
             self._watch.distrust(self._astray())
             self._call_off()
             ours = self._watch.obedient(alive)
-            if self._watch.due(alive) or self._homeless & loaded(alive, ours):
+            if self._watch.due(alive) or self._homeless & said.loaded(alive, ours):
                 self._replan(alive)
 
     def _astray(self) -> list[str]:
         """Return the obedient servers that say, since a while, that they do something else."""
         fresh = self._fleet.alive(since=self._changed + AGREEMENT_TIME)
         astray = [name for name in self._watch.obedient(fresh)
-                  if not obeys(name, fresh[name], self._running)]
+                  if not said.obeys(name, fresh[name], self._running)]
         for name in astray:
             self.get_logger().warning(f'{name} serves other robots than it was told to')
         return astray
@@ -148,7 +147,7 @@ class ManagerNode(Node):
         """Let servers that were cut off let go at once of the robots that others took over."""
         alive = self._fleet.alive(since=self._called_off)
         obedient = self._watch.obedient(alive)
-        if strays := find_strays(alive, obedient, self._running):
+        if strays := said.find_strays(alive, obedient, self._running):
             self.get_logger().warning(f'{", ".join(sorted(strays))}: heard again, answering '
                                       'robots that others have taken over; called off')
             terms = {name: alive[name].term for name in strays}
@@ -158,7 +157,7 @@ class ManagerNode(Node):
 
     def _replan(self, alive: Mapping[str, ServerStatus]) -> None:
         running = self._where(alive)
-        there = loaded(alive, alive)
+        there = said.loaded(alive, alive)
         models = {robot: model for robot, model in self._models.items() if model in there}
         problems = [f'no living server has model {model} loaded' for model in
                     sorted(set(self._models.values()) - there)]
@@ -176,7 +175,8 @@ class ManagerNode(Node):
               running: Mapping[str, Place]) -> tuple[FactoryPlan, errors.Unserved | None]:
         """Plan for all robots, or for the most that fit and with why not for more."""
         lost = any(place.server not in alive for place in self._running.values())
-        return plan_most(self._factory, models, hosts(alive), running, capacities(alive), lost)
+        return plan_most(self._factory, models, said.hosts(alive), running,
+                         said.capacities(alive), lost)
 
     def _on_rebalance(self, request: Rebalance.Request) -> Rebalance.Response:
         asked = populations(request)
@@ -225,15 +225,15 @@ class ManagerNode(Node):
         obedient = self._watch.obedient(alive)
         self._learn(alive)
         strangers = {name: status for name, status in alive.items() if name not in obedient}
-        return places(strangers) | {robot: place for robot, place in self._running.items()
-                                    if place.server in obedient}
+        return said.places(strangers) | {
+            robot: place for robot, place in self._running.items() if place.server in obedient}
 
     def _learn(self, alive: Mapping[str, ServerStatus]) -> None:
         """Take over the populations that a manager before this one was told, from its servers."""
         begun = self._published is not None
         new = {name: status for name, status in alive.items() if name not in self._met}
         self._met |= new.keys()
-        for robot, model in said.populations(new if begun else alive).items():
+        for robot, model in said.robot_models(new if begun else alive).items():
             if model in self._factory.models and not (begun and robot in self._models):
                 self._models[robot] = model
 
@@ -257,7 +257,7 @@ class ManagerNode(Node):
                   obedient: Collection[str], problems: list[str], again: bool) -> None:
         """Keep and publish what is in force now, and say what is not as it should be."""
         self._running = dict(where)
-        self._homeless = set(self._models.values()) - loaded(alive, alive)
+        self._homeless = set(self._models.values()) - said.loaded(alive, alive)
         self._changed = monotonic()
         self._watch.planned(alive, obedient, again)
         if (robots := assignments(self._models, self._running)) != self._published:

@@ -9,7 +9,6 @@ from collections.abc import Collection, Sequence
 from time import monotonic
 from typing import TypeVar
 
-from builtin_interfaces.msg import Time
 import numpy as np
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
@@ -17,7 +16,7 @@ from rclpy.node import Node
 from robion_ros.config import check_range
 from robion_ros.factory_file import load
 from robion_ros.msg import ActionChunk
-from robion_ros.nodes.convert import from_duration
+from robion_ros.nodes.convert import from_duration, from_time
 from robion_ros.nodes.parameters import declare, Parameter
 from robion_ros.nodes.robot_log import Chunk, Kind, RobotLog, Verdict
 from robion_ros.nodes.simulated_robot import draw, PICTURES, SimulatedRobot
@@ -95,14 +94,9 @@ class RobotsNode(Node):
 
 def chunk_from(message: ActionChunk) -> Chunk:
     """Return what is checked of a chunk."""
-    return Chunk(message.robot, message.request, message.model, ns(message.observation_stamp),
-                 message.horizon, tuple(message.names), np.asarray(message.actions),
-                 from_duration(message.engine_time))
-
-
-def ns(message: Time) -> int:
-    """Return a time in ns."""
-    return int(message.sec) * 10**9 + int(message.nanosec)
+    return Chunk(message.robot, message.request, message.model,
+                 from_time(message.observation_stamp), message.horizon, tuple(message.names),
+                 np.asarray(message.actions), from_duration(message.engine_time))
 
 
 def summary(log: RobotLog) -> str:

@@ -12,31 +12,27 @@ from robion_ros.manager.handover import Place
 from robion_ros.msg import RobotStatus, ServerStatus
 
 
-def places(statuses: Mapping[str, ServerStatus]) -> dict[str, Place]:
-    """Return where robots are answered, by the word of the servers."""
+def places(statuses: Mapping[str, ServerStatus],
+           state: int = RobotStatus.ACTIVE) -> dict[str, Place]:
+    """Return where robots are answered, or in another state, by the word of the servers."""
     newest: dict[str, tuple[int, Place]] = {}
     for name, status in statuses.items():
         for robot in status.robots:
             here = robot.last_request, Place(robot.model, name)
-            if robot.state == RobotStatus.ACTIVE:
+            if robot.state == state:
                 # A server that was cut off goes on with robots that another one took over.
                 newest[robot.robot] = max(here, newest.get(robot.robot, here))
     return {robot: place for robot, (_, place) in newest.items()}
 
 
-def populations(statuses: Mapping[str, ServerStatus]) -> dict[str, str]:
+def robot_models(statuses: Mapping[str, ServerStatus]) -> dict[str, str]:
     """
     Return the model of each robot that servers know, by the word of whoever answers it.
 
     One that nobody answers, as a move was broken off, is known by who listens to it.
     """
-    newest: dict[str, tuple[bool, int, str]] = {}
-    for status in statuses.values():
-        for robot in status.robots:
-            if robot.state != RobotStatus.LEAVING:
-                here = robot.state == RobotStatus.ACTIVE, robot.last_request, robot.model
-                newest[robot.robot] = max(here, newest.get(robot.robot, here))
-    return {robot: model for robot, (*_, model) in newest.items()}
+    known = places(statuses, RobotStatus.STANDBY) | places(statuses)
+    return {robot: place.model for robot, place in known.items()}
 
 
 def hosts(statuses: Mapping[str, ServerStatus]) -> dict[str, Iterable[str]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from robion_ros.msg import ActionChunk
 from robion_ros.nodes.camera_clock import CameraClock
-from robion_ros.nodes.convert import from_duration
+from robion_ros.nodes.convert import from_duration, from_time
 from robion_ros.nodes.parameters import Parameter
 from robion_ros.nodes.robot_log import Verdict
 from robion_ros.nodes.robots import (
@@ -22,7 +22,6 @@ from robion_ros.nodes.robots import (
     LARGEST_SEED,
     LONGEST_PATIENCE,
     MESSAGES,
-    ns,
     RobotsNode,
     summary,
 )
@@ -145,7 +144,7 @@ class TrafficNode(RobotsNode):
 
     def _on_answer(self, robot: SimulatedRobot, message: ActionChunk, now: float) -> None:
         assert isinstance(robot, PlannedRobot)
-        stamp = ns(message.observation_stamp)
+        stamp = from_time(message.observation_stamp)
         if stamp in robot.found:
             robot.found[stamp] = Observed(
                 robot.found[stamp].published, now, from_duration(message.engine_time),

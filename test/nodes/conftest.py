@@ -230,6 +230,12 @@ class World:
                         chunk.request == status.last_request for chunk in robot.chunks), 1.0)
             robot.chunks.clear()
 
+    def hold(self, robot: Robot, fakes: Any, sec: int = 0) -> None:
+        """Let the engine begin a lockstep for a robot that does not end before its gate opens."""
+        fakes['pick'][0].gate.clear()
+        robot.observe(sec)
+        self.until(lambda: not self.ended(robot.name))
+
     def ended(self, robot: str = 'r', server: str = 'server_0') -> bool:
         status = self.robot_status(robot, server)
         return bool(status.requests == status.answered + status.superseded + status.shed

@@ -6,7 +6,7 @@ import pytest
 from robion_ros.config import MAX_CAPACITY
 from robion_ros.manager.handover import Place
 from robion_ros.msg import RobotStatus, ServerStatus
-from robion_ros.nodes.said import capacities, places, populations
+from robion_ros.nodes.said import capacities, places, robot_models
 
 pytestmark = pytest.mark.ros
 
@@ -45,9 +45,9 @@ STANDBY, LEAVING = RobotStatus.STANDBY, RobotStatus.LEAVING
     ({}, {}),
 ], ids=['two', 'listened to and answered', 'listened to and let go', 'answered by two', 'let go',
         'nobody'])
-def test_populations(said, models) -> None:
+def test_models_of_robots(said, models) -> None:
     statuses = {name: ServerStatus(robots=robots) for name, robots in said.items()}
-    assert populations(statuses) == models
+    assert robot_models(statuses) == models
 
 
 def test_capacities_are_those_that_servers_say_within_limits() -> None:

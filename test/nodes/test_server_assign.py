@@ -112,9 +112,7 @@ def test_requests_of_a_robot_that_is_let_go_are_still_answered(world: Any, robot
     arm = robot()
     world.assign(1, 'r')
     world.ready(arm)
-    fakes['pick'][0].gate.clear()
-    arm.observe(7)
-    world.until(lambda: not world.ended())
+    world.hold(arm, fakes, 7)
     world.assign(2)
     world.until(lambda: world.robot_status().state == RobotStatus.LEAVING)
     assert not world.robot_status().ready

@@ -36,9 +36,7 @@ def hang(world: Any, robot: Make, fakes: Any) -> None:
     arm = robot()
     world.assign(1, 'r')
     world.ready(arm)
-    fakes['pick'][0].gate.clear()
-    arm.observe()
-    world.until(lambda: not world.ended())
+    world.hold(arm, fakes)
 
 
 def test_an_engine_that_hangs_is_a_fault_and_keeps_nobody_from_the_end(

@@ -55,9 +55,7 @@ def begin(world: Any, transition: str) -> Callable[[], bool]:
 
 def test_what_was_asked_before_is_not_answered_after(world: Any, server: SimpleNamespace,
                                                      fakes: Any, kit: SimpleNamespace) -> None:
-    fakes['pick'][0].gate.clear()
-    server.arm.observe(7)
-    world.until(lambda: not world.ended())
+    world.hold(server.arm, fakes, 7)
     before = world.robot_status().cancelled
     stop(world, server)
     fakes['pick'][0].gate.set()  # The engine goes on sooner than the heart.
@@ -94,9 +92,7 @@ def test_a_call_that_comes_before_the_timer_lets_go_as_well(
         capfd: pytest.CaptureFixture[str]) -> None:
     """What waits in the engine is cancelled, and it is said, whichever of them comes first."""
     node, done, counters = server.node, Event(), server.node._memories['r'].counters
-    fakes['pick'][0].gate.clear()
-    server.arm.observe(7)
-    world.until(lambda: not world.ended())
+    world.hold(server.arm, fakes, 7)
     before = counters.cancelled
     stop(world, server)
 
@@ -157,9 +153,7 @@ def test_robots_are_let_go_while_the_rest_is_drained(world: Any, server: SimpleN
                                                      fakes: Any, transition: str,
                                                      state: int) -> None:
     """Whoever waits for the end of a drain waits for seconds."""
-    fakes['pick'][0].gate.clear()
-    server.arm.observe(7)
-    world.until(lambda: not world.ended())
+    world.hold(server.arm, fakes, 7)
     done = begin(world, transition)
     world.until(lambda: world.statuses['server_0'].state == state)
     assert not done()

@@ -16,6 +16,7 @@ from rclpy.executors import (
     SingleThreadedExecutor,
 )
 from rclpy.node import Node
+from rclpy.publisher import Publisher
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
@@ -46,6 +47,17 @@ def spinning(spinner: Spinner) -> Iterator[list[Exception]]:
     thread.join(TIMEOUT)
     assert not thread.is_alive()
     spinner.shutdown()
+
+
+def send_numbers(spinner: Spinner, publisher: 'Publisher[String]', heard: list[int], count: int,
+                 pause: float) -> None:
+    """Publish numbers, with a pause after each, while a node spins, until all were heard."""
+    with spinning(spinner) as raised:
+        until(publisher.get_subscription_count)
+        for number in range(count):
+            publisher.publish(String(data=str(number)))
+            sleep(pause)
+        until(lambda: len(heard) >= count or raised)
 
 
 @pytest.fixture
@@ -192,12 +204,7 @@ def test_nothing_is_lost_while_it_catches_up(node: Node) -> None:
                              lambda message: heard.append(int(message.data)), 1000)
     publisher = node.create_publisher(String, 'topic', 1000)
     node.create_timer(0.7, lambda: sleep(0.5))  # Time and again a callback takes long.
-    with spinning(spinner) as raised:
-        until(publisher.get_subscription_count)
-        for number in range(300):
-            publisher.publish(String(data=str(number)))
-            sleep(0.01)
-        until(lambda: len(heard) >= 300 or raised)
+    send_numbers(spinner, publisher, heard, 300, 0.01)
     assert heard == list(range(300))
 
 
@@ -232,10 +239,5 @@ def test_all_that_waits_is_taken_when_it_catches_up(
         sleep(0.003)
     node.create_subscription(String, 'topic', hear, 1000)
     publisher = node.create_publisher(String, 'topic', 1000)
-    with spinning(spinner) as raised:
-        until(publisher.get_subscription_count)
-        for number in range(500):
-            publisher.publish(String(data=str(number)))
-            sleep(0.001)
-        until(lambda: len(heard) >= 500 or raised)
+    send_numbers(spinner, publisher, heard, 500, 0.001)
     assert heard == list(range(500))
