@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import replace
 from itertools import product
+import math
 from multiprocessing import get_context
 from typing import Any
 
@@ -32,6 +33,8 @@ from robion_ros.models.pi0_kernels import make_expert
 
 SHARED_MEMORY = 225_000
 """Bytes that a block may have."""
+WHOLE = 132
+"""Multiprocessors of an H200."""
 
 
 def make_model(architecture: str) -> Pi0:
@@ -44,14 +47,17 @@ def make_model(architecture: str) -> Pi0:
     return Pi0(config, network)
 
 
-def tiles_of_product(depth: int, in_parts: bool, rows: int, few: bool) -> Iterator[Tile]:
-    """Yield blocks of a product of so many rows with weights of a depth."""
-    parts_tried = ((1, 2, 4) if few else (4, 8)) if in_parts else (1,)
+def tiles_of_product(columns: int, depth: int, in_parts: bool, rows: int,
+                     sms: int) -> Iterator[Tile]:
+    """Yield blocks of a product of rows with weights [columns, depth], for so many SMs or all."""
+    parts_tried = ((1, 2, 4) if sms else (2, 4, 8)) if in_parts else (1,)
     for row, column, step, parts, warps in product(
-            (64, 128, 256), (64, 128, 256) if few else (32, 64, 128),
-            (64, 128) if few else (64, 128, 256), parts_tried, (4, 8)):
+            (64, 128, 256), (64, 128, 256) if sms else (32, 64, 128, 256),
+            (64, 128) if sms else (64, 128, 256), parts_tried, (4, 8)):
         most = min(SHARED_MEMORY // (2 * step * (row + column)), depth // parts // step)
-        if row >= 2 * rows or not 512 * warps <= row * column <= 4096 * warps:
+        blocks = math.ceil(rows / row) * (columns // column) * parts
+        if (row >= 2 * rows or not 512 * warps <= row * column <= 4096 * warps
+                or not (sms or WHOLE / 2 <= blocks <= 2 * WHOLE)):
             continue
         # Half the memory lets a block of the next kernel in beside this one.
         for stages in {most, min(most, SHARED_MEMORY // 2 // (2 * step * (row + column)))}:
@@ -120,24 +126,27 @@ BUILT: dict[str, Pi0] = {}
 """The models of a worker."""
 
 
-def candidates(expert: Expert, rows: int, field: str, few: bool) -> Sequence[Any]:
+def candidates(expert: Expert, rows: int, field: str, sms: int) -> Sequence[Any]:
     """Return what a field may be."""
-    depths = {'qkv': expert.width, 'output': expert.heads * expert.size,
-              'gate_up': expert.width, 'down': expert.hidden, 'mix': expert.width}
+    heads = expert.heads * expert.size
+    sizes = {'qkv': (heads + 2 * expert.size, expert.width), 'output': (expert.width, heads),
+             'gate_up': (2 * expert.hidden, expert.width), 'down': (expert.width, expert.hidden),
+             'mix': (expert.width, expert.width)}
     if field == 'attention':
         return tuple(spans(expert.size))
-    if field in depths:
-        return tuple(tiles_of_product(depths[field], field not in ('qkv', 'gate_up'), rows, few))
+    if field in sizes:
+        return tuple(tiles_of_product(*sizes[field], field not in ('qkv', 'gate_up'), rows, sms))
     return 1, 2, 4, 8
 
 
 def improve(expert: Expert, given: Inputs, tiles: Tiles, field: str,
-            stream: torch.cuda.Stream | None, workers: Executor, architecture: str) -> Tiles:
+            stream: torch.cuda.Stream | None, sms: int, workers: Executor,
+            architecture: str) -> Tiles:
     """Return tiles with the fastest candidate for one field."""
     batch = len(given.noise)
     rows = batch * given.cos.shape[2]
     tried = [replace(tiles, **{field: candidate})
-             for candidate in candidates(expert, rows, field, stream is not None)]
+             for candidate in candidates(expert, rows, field, sms)]
     refused = workers.map(compile_step, [architecture] * len(tried), [batch] * len(tried), tried)
     fitting = [changed for changed, why in zip(tried, list(refused), strict=True) if not why]
     found = [(step_time(expert, given, changed, stream), changed) for changed in (tiles, *fitting)]
@@ -167,8 +176,8 @@ def main() -> None:
             tiles = for_batch(batch, arguments.sms or None)
             for _ in range(arguments.rounds):
                 for field in arguments.fields:
-                    tiles = improve(expert, given, tiles, field, stream, workers,
-                                    arguments.architecture)
+                    tiles = improve(expert, given, tiles, field, stream, arguments.sms,
+                                    workers, arguments.architecture)
             print(f'{batch}: {tiles}, {step_time(expert, given, tiles, stream, 200):.1f} us a '
                   'step', flush=True)
 

@@ -116,10 +116,11 @@ def add_place(kinds: Any, number: Callable[..., Reader], output: Reader) -> None
         'place', help="serve a factory's robots where the manager places them, and where simple "
         'ways do')
     place.add_argument('factory', metavar='FACTORY.yaml')
-    place.add_argument('--fill', type=number(float, 0.01, 1), default=0.9, metavar='PART',
-                       help='of what the servers sustain together (default: %(default)g)')
+    place.add_argument('--fill', type=several(number(float, 0.01, 1)), default='0.9',
+                       metavar='PART,...',
+                       help='of what the servers sustain together (default: %(default)s)')
     place.add_argument('--draws', type=number(int, 1, 1000), default=1, metavar='N',
-                       help='populations (default: 1)')
+                       help='populations of each part (default: 1)')
     add_times(place)
     place.add_argument('--in-turn', metavar='DEVICE', help='run the servers one after the other '
                        'on this device, as if each had one of its own')
@@ -199,6 +200,11 @@ def listed(choices: tuple[str, ...]) -> Reader:
                     f'{word!r} is not one of {", ".join(choices)}')
         return found
     return read
+
+
+def several(read: Reader) -> Reader:
+    """Return a reader of what read reads, with commas between."""
+    return lambda text: tuple(read(word) for word in text.split(','))
 
 
 def numbers(text: str) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, ExitStack
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from robion_ros.bench.machine import describe_machine, format_machine
@@ -31,8 +32,8 @@ from robion_ros.simulation.serving import open_simulated
 from robion_ros.simulation.stage_times import complete
 from robion_ros.simulation.times_file import load_times
 
-HEADER = ('draw', 'placed by', 'robots', 'without a server', 'pairs', 'fullest %', 'attainment %',
-          'worst model %', 'p50 ms', 'p99 ms', 'batch')
+HEADER = ('part', 'draw', 'placed by', 'robots', 'without a server', 'pairs', 'fullest %',
+          'attainment %', 'worst model %', 'p50 ms', 'p99 ms', 'batch')
 
 
 def run(arguments: argparse.Namespace, say: Callable[[str], None]) -> int:
@@ -52,8 +53,9 @@ def run(arguments: argparse.Namespace, say: Callable[[str], None]) -> int:
                    if key not in ('command', 'kind', 'json')},
                 'capacities': {f'{server}/{model}': count
                                for (server, model), count in capacities.items()}}, machine)
-            for draw in range(arguments.draws):
-                compare(factory, capacities, arguments, traffic, draw, servers, results, say)
+            for fill, draw in product(arguments.fill, range(arguments.draws)):
+                compare(factory, capacities, arguments, traffic, fill, draw, servers, results,
+                        say)
     except KeyboardInterrupt:
         say('interrupted; what was measured until then:')
         code = 130
@@ -101,19 +103,20 @@ def find_rate(factory: FactoryConfig) -> float:
 
 
 def compare(factory: FactoryConfig, capacities: Counts, arguments: argparse.Namespace,
-            traffic: Traffic, draw: int, servers: Mapping[str, Serving], results: Results,
-            say: Callable[[str], None]) -> None:
+            traffic: Traffic, fill: float, draw: int, servers: Mapping[str, Serving],
+            results: Results, say: Callable[[str], None]) -> None:
     """Serve one population in every way."""
     hosts = {name: server.models for name, server in factory.servers.items()}
-    counts = draw_robots(hosts, capacities, arguments.fill, draw)
+    counts = draw_robots(hosts, capacities, fill, draw)
     robots = name_robots(counts, {name: model.slo for name, model in factory.models.items()})
-    say(f'draw {draw}: ' + ', '.join(f'{count} {model}' for model, count in counts.items()))
+    say(f'{fill:g} filled, draw {draw}: '
+        + ', '.join(f'{count} {model}' for model, count in counts.items()))
     for placing in place_all(TrafficProblem(counts, hosts, capacities),
                              factory.manager.time_limit):
         seats = seat(robots, placing.robots)
         serving = Divided(servers, bool(arguments.in_turn or arguments.times), seats)
-        row = {'draw': draw, **describe(placing), 'without': len(robots) - len(seats),
-               **measure_robots(serving, robots, traffic)}
+        row = {'fill': fill, 'draw': draw, **describe(placing),
+               'without': len(robots) - len(seats), **measure_robots(serving, robots, traffic)}
         results.add_row(row)
         say('  '.join(map(str, list_row(row))))
 
@@ -129,8 +132,8 @@ def describe(placing: Placing) -> Mapping[str, Any]:
 def list_row(row: Mapping[str, Any]) -> list[object]:
     """Return the line of a row."""
     latency = row['latency_ms']
-    return [row['draw'], row['way'], row['robots'], row['without'], row['objective'],
-            f'{100 * max(row["loads"].values()):.0f}', f'{100 * row["attainment"]:.2f}',
-            f'{100 * row["worst"]:.2f}',
+    return [f'{row["fill"]:g}', row['draw'], row['way'], row['robots'], row['without'],
+            row['objective'], f'{100 * max(row["loads"].values()):.0f}',
+            f'{100 * row["attainment"]:.2f}', f'{100 * row["worst"]:.2f}',
             *('-' if latency[name] is None else f'{latency[name]:.1f}' for name in ('p50', 'p99')),
             f'{row["batch"]:.2f}']

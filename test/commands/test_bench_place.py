@@ -26,17 +26,21 @@ robots: {{}}
 
 def test_simulated_servers_serve_every_draw_in_every_way(tmp_path: Path, capsys) -> None:
     path = tmp_path / 'found.json'
-    assert main([*EIGHT, *TIMES, *SHORT, '--draws', '2', '--json', str(path)]) == 0
+    assert main([*EIGHT, *TIMES, *SHORT, '--draws', '2', '--fill', '0.5,0.9',
+                 '--json', str(path)]) == 0
     out, err = capsys.readouterr()
-    assert [line.split()[0] for line in out.splitlines()] == ['draw', *['0'] * 4, *['1'] * 4]
+    head, *lines = out.splitlines()
+    assert head.split()[:2] == ['part', 'draw']
+    assert [tuple(line.split()[:2]) for line in lines] == [
+        (part, draw) for part in ('0.5', '0.9') for draw in '01' for _ in WAYS]
     found = json.loads(path.read_text())
     assert found['kind'] == 'place' and found['settings']['capacities']['gpu_1/fold'] == 50
-    assert [row['way'] for row in found['rows']] == WAYS * 2
+    assert [row['way'] for row in found['rows']] == WAYS * 4
     for row in found['rows']:
         assert row['sent'] == row['answered'] + row['superseded'] + row['shed'] + row['unanswered']
         assert (row['unanswered'] > 0) == (row['without'] > 0) == (row['way'] == 'one model each')
         assert sum(row['placed'].values()) + row['without'] == row['robots']
-    assert 'draw 1: ' in err and 'no GPU' in err
+    assert '0.9 filled, draw 1: ' in err and 'no GPU' in err
     assert main(['bench', 'plot', str(path), '--plots', str(tmp_path)]) == 2
     assert "there are no pictures of 'place', only of capacity" in capsys.readouterr().err
 
@@ -46,7 +50,7 @@ def test_servers_in_turn_on_one_device(tmp_path: Path, capsys) -> None:
     path.write_text(FACTORY.format(rate=2.0))
     assert main(['bench', 'place', str(path), *SHORT, '--in-turn', 'cpu']) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 5 and lines[1].split()[1] == 'manager'
+    assert len(lines) == 5 and lines[1].split()[2] == 'manager'
 
 
 @pytest.mark.parametrize(('words', 'problem'), [
@@ -65,3 +69,11 @@ def test_rates_must_be_one(tmp_path: Path, capsys) -> None:
     path.write_text(FACTORY.format(rate=3.0))
     assert main(['bench', 'place', str(path), *TIMES, *SHORT]) == 2
     assert 'a 2 Hz, b 3 Hz; give all models one rate' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(('fill', 'problem'), [
+    ('0.9,2', 'is 2, must be from 0.01 to 1'), ('0.9,', "'' is not a number")])
+def test_parts_that_cannot_be_filled_are_said(fill: str, problem: str, capsys) -> None:
+    with pytest.raises(SystemExit, match='2'):
+        main([*EIGHT, '--fill', fill])
+    assert problem in capsys.readouterr().err
