@@ -17,13 +17,14 @@ from robion_ros.manager.program import build, in_order, minimise, order
 from robion_ros.manager.search import even_out, improve, settle, Watch
 from robion_ros.manager.symmetry import relabel
 
-PARTS = 0.3, 0.5, 0.8
-"""When, of its time, the search near what runs must be done, the same with sparing moves, and that
-of any plan."""
+PARTS = 0.4, 0.8
+"""When, of its time, the search near what runs must be done, and that of any plan."""
 NEAR = (0.25,)
 """Temperatures at which rounds of the search near what runs begin, in robots of a server."""
 FAR = (1.0, 4.0, 0.25)
 """Those of the search of any plan."""
+WORTH = 1
+"""Moved robots that a pair is worth, where no plan is proven best."""
 EVEN_EFFORT = 0.2
 """Most time to even out loads, s of the solver's own clock, the same on every machine."""
 
@@ -96,10 +97,9 @@ def search(group: Group, plans: Sequence[Rows], deadline: float,
     if not group.runs:
         far = improve(group, first, FAR, deadline, watch)
         return far, far
-    one, two, three = (now + part * (deadline - now) for part in PARTS)
-    near = improve(group, plans[0], NEAR, one, watch)
-    near = settle(group, relabel(group, near), two)
-    far = improve(group, min(near, first, key=count_pairs), FAR, three, watch)
+    one, two = (now + part * (deadline - now) for part in PARTS)
+    near = improve(group, plans[0], NEAR, one, lambda rows: None, WORTH)
+    far = improve(group, min(near, first, key=count_pairs), FAR, two, watch)
     return near, settle(group, relabel(group, far), deadline)
 
 
@@ -111,7 +111,7 @@ def finish(group: Group, near: Rows, far: Rows, deadline: float, watch: Watch) -
         rows = min(best, relabel(group, solved.rows), key=group.cost)
         rows = _break_ties(group, rows, deadline)
     else:  # Of plans that are not proven best, one must be worth its moves.
-        rows = min(near, solved.rows, key=lambda rows: sum(group.cost(rows)))
+        rows = min(near, solved.rows, key=lambda rows: group.cost(rows, WORTH))
     rows = even_out(group, rows)
     watch(rows)
     return Solved(rows, solved.proven, solved.bound)

@@ -11,7 +11,7 @@ from math import exp
 from random import Random
 import time
 
-from robion_ros.manager.group import count_pairs, Group, Rows
+from robion_ros.manager.group import Group, Rows
 
 STEPS = 400
 """Exchanges that a first round tries, for each model or server; later ones try more."""
@@ -125,42 +125,43 @@ class State:
             self._taken[giver].remove(model)
 
 
-def improve(group: Group, rows: Rows, heats: Sequence[float], deadline: float,
-            watch: Watch) -> Rows:
+def improve(group: Group, rows: Rows, heats: Sequence[float], deadline: float, watch: Watch,
+            worth: int | None = None) -> Rows:
     """
     Search for a plan of less cost until none is found for a while, or until deadline.
 
     rows must serve every robot; heats are the temperatures at which rounds begin, in turn, in
-    robots of a server; deadline is in s of time.monotonic(). The same rows give the same plan,
-    unless the deadline cuts the search short.
+    robots of a server; deadline is in s of time.monotonic(); worth is how many moved robots cost
+    as much as a pair, None: more than there are. The same rows give the same plan, unless the
+    deadline cuts the search short.
     """
     per_server = sum(group.robots) / len(group.servers)
     first = STEPS * (len(group.servers) + len(group.models))
-    best, cost, since = rows, group.cost(rows), 0
+    best, cost, since = rows, group.cost(rows, worth), 0
     for number, heat in zip(count(), cycle(heats)):
-        if cost == (0, 0) or since == PATIENCE * len(heats) or time.monotonic() >= deadline:
+        if not cost or since == PATIENCE * len(heats) or time.monotonic() >= deadline:
             break
         found = anneal(group, best, (max(COLD, heat * per_server), COLD),
-                       first << number // len(heats), Random(number), deadline)
+                       first << number // len(heats), Random(number), deadline, worth)
         since += 1
-        if group.cost(found) < cost:
-            best, cost, since = found, group.cost(found), 0
+        if group.cost(found, worth) < cost:
+            best, cost, since = found, group.cost(found, worth), 0
             watch(best)
     return best
 
 
 def anneal(group: Group, rows: Rows, heat: tuple[float, float], steps: int, random: Random,
-           deadline: float) -> Rows:
+           deadline: float, worth: int | None = None) -> Rows:
     """
     Try so many exchanges; worse ones pass with a chance that falls with the temperature.
 
-    heat is the temperature at the beginning and at the end, in pairs of robots. Return the best
-    plan met: with the fewest pairs, then the fewest robots moved from where they run.
+    heat is the temperature at the beginning and at the end, in pairs of robots; worth is that of
+    improve. Return the plan of least cost met.
     """
     state = State(group, rows)
     draw, propose, pairs, moved = random.random, state.propose, state.pairs, state.moved
-    unit = 1 + group.runs
-    now = best = unit * count_pairs(rows) + group.moved(rows)
+    unit = worth or 1 + group.runs
+    now = best = group.cost(rows, worth)
     best_rows = rows
     hot, cold = (degrees * unit for degrees in heat)
     began = time.monotonic()
@@ -176,7 +177,7 @@ def anneal(group: Group, rows: Rows, heat: tuple[float, float], steps: int, rand
         if exchange is None:
             continue
         more = unit * pairs(exchange)
-        if unit > 1:
+        if group.runs:
             more += moved(exchange)
         if more <= 0 or draw() < exp(-more / temperature):
             state.apply(exchange)

@@ -70,7 +70,7 @@ def test_robots_go_back_to_where_they_run(make_group) -> None:
     group = make_group((8, 6), [(9, 9), (8, 8), (7, 7)], [(0, 6), (7, 0), (1, 0)])
     rows = [[6, 0], [2, 0], [0, 6]]
     settled = settle(group, rows, inf)
-    assert is_plan(group, settled) and group.cost(settled) == (0, 0)
+    assert is_plan(group, settled) and group.cost(settled) == 0
     # Also where time is over: what costs nothing is done at once.
     group = make_group((8,), [(9,), (8,)], [(7,), (1,)])
     assert settle(group, [[2], [6]], 0.0) == [[7], [1]]

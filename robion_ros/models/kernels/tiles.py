@@ -63,7 +63,7 @@ WHOLE = {
              output=Tile(64, 64, 128, 4, parts=4), gate_up=Tile(64, 128, 128, 4),
              down=Tile(64, 64, 256, 3, parts=4), mix=Tile(128, 64, 64, 2, parts=8)),
     4: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(128, 128, 1, warps=8),
-             output=Tile(64, 128, 64, 6, parts=4), gate_up=Tile(128, 128, 64, 6, warps=8),
+             output=Tile(64, 64, 128, 6, parts=2), gate_up=Tile(128, 128, 64, 6, warps=8),
              down=Tile(128, 64, 128, 4, parts=4, warps=8), mix=Tile(128, 64, 64, 2, parts=8)),
 }
 """By batch, with all of the GPU."""
