@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from robion_ros.bench.settings import BenchError
 from robion_ros.config import CameraConfig, ModelConfig, ServerConfig
-from robion_ros.engine.device import Device, open_device
+from robion_ros.engine.device import Device, freeze_memory, open_device
 from robion_ros.engine.lockstep_times import Durations
 from robion_ros.models.protocol import Model
 from robion_ros.models.registry import load
@@ -55,4 +55,5 @@ def prepare(configs: Mapping[str, ModelConfig], device: str, max_batch: int,
         raise BenchError(str(error)) from None
     models = {name: load(config, device) for name, config in configs.items()}
     found = opened.prepare(models, max_batch, beside)
+    freeze_memory()
     return Prepared(configs, opened, max_batch, models, found.models, found.times)

@@ -8,7 +8,6 @@ Knows neither what is known already nor how results are shown.
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-import gc
 from multiprocessing.connection import Connection, wait
 from time import sleep
 from typing import Any
@@ -21,6 +20,7 @@ from robion_ros.bench.sustained import measure_capacity
 from robion_ros.commands.capacities import Place, Wanted
 from robion_ros.config import FactoryConfig
 from robion_ros.engine.capacities import Capacity, obtain
+from robion_ros.engine.device import free_memory
 from robion_ros.engine.profile import Progress
 
 LOOK_PERIOD = 0.5
@@ -112,5 +112,5 @@ def work(connection: Any, job: Job) -> None:
         found = obtain(wanted.file, {model: wanted.setting}, job.device, measure,
                        lambda: sleep(LOOK_PERIOD), job.again)
         connection.send(('found', (name, model), found[model]))
-        gc.collect()  # The next model needs the memory.
+        free_memory()  # The next model needs it.
     connection.send(('end',))

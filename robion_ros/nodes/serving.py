@@ -21,6 +21,7 @@ from robion_ros.config import FactoryConfig, ModelConfig
 from robion_ros.core import ActionChunk, Dropped, DropReason, Observation, Outcome, Request
 from robion_ros.engine.answers import describe
 from robion_ros.engine.changes import add_model, remove_model
+from robion_ros.engine.device import freeze_memory
 from robion_ros.engine.engine import start_engine
 from robion_ros.engine.memory import Outlines
 from robion_ros.models.memory import weight_bytes
@@ -85,6 +86,7 @@ class Serving:
         except BaseException:
             self.thread.shutdown()
             raise
+        freeze_memory()
         self.watch = EngineWatch(self.engine, hang_time)
         node.get_logger().info(f'engine ready in {monotonic() - start:.1f} s')
         self._specs = {model: loaded.spec for model, loaded in found.models.items()}
@@ -148,6 +150,7 @@ class Serving:
                           if key[0] in self.configs}
         model, capacity = self._loading(grown).load_more(self._device, name)
         add_model(self.engine, self._ready, name, model)
+        freeze_memory()
         return Loaded(factory.models[name], model.spec, weight_bytes(model), capacity)
 
     def take(self, name: str, loaded: Loaded) -> None:

@@ -74,10 +74,13 @@ class TimesFile:
     """Of a request, on the one thread of a server that does it."""
     gap_ms: float = 0.0
     """Between two locksteps."""
+    busy: float = 0.0
+    """By what part locksteps of a busy server last longer than those here."""
 
     def __post_init__(self) -> None:
         check_range('preprocess_ms', self.preprocess_ms, 0, LONGEST)
         check_range('gap_ms', self.gap_ms, 0, LONGEST)
+        check_range('busy', self.busy, 0, 10)
 
 
 def load_times(path: str) -> StageTimes:
@@ -93,13 +96,15 @@ def load_times(path: str) -> StageTimes:
             raise BenchError(f'{path} is no file of robion bench ablation '
                              f'({type(error).__name__}: {error})') from None
     file = read(TimesFile, path, EXAMPLE)
+    longer = 1 + file.busy
     return StageTimes(
         {Load(name, int(size)): time / 1e3 for name, stages in file.stages.items()
          for size, time in stages.vlm.items()},
         {Load(name, int(size)): time / 1e3 for name, stages in file.stages.items()
          for size, time in stages.adit.items()},
         {Pair(Load(row.vlm_model, row.vlm_batch), Load(row.adit_model, row.adit_batch)):
-         _together(row.ms, row.vlm_ms or row.ms, row.adit_ms or row.ms)
+         _together(*(longer * time for time in (row.ms, row.vlm_ms or row.ms,
+                                                row.adit_ms or row.ms)))
          for row in file.locksteps},
         file.preprocess_ms / 1e3, file.gap_ms / 1e3)
 

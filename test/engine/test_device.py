@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stages keep their own order and run beside each other."""
 
+import gc
 import threading
 from threading import Barrier, Event, get_ident
+from weakref import ref
 
 import pytest
 import torch
 
-from robion_ros.engine.device import CpuStage, open_device, Prepared
+from robion_ros.engine.device import (
+    CpuStage,
+    free_memory,
+    freeze_memory,
+    open_device,
+    Prepared,
+)
 
 
 @pytest.fixture
@@ -86,3 +94,18 @@ def test_gpu_that_is_not_there_is_named(name: str) -> None:
 def test_unknown_device_is_named(name: str) -> None:
     with pytest.raises(ValueError, match=f"device '{name}'.*'cpu'"):
         open_device(name)
+
+
+def test_collections_do_not_look_at_what_is_frozen_until_it_is_freed(kit) -> None:
+    model = kit.Fake()
+    model.itself, seen = model, ref(model)
+    try:
+        freeze_memory()
+        # All modules are frozen: what is left has come since.
+        assert len(gc.get_objects()) < 1000 < gc.get_freeze_count()
+        del model
+        gc.collect()
+        assert seen() is not None
+    finally:
+        free_memory()
+    assert seen() is None and gc.get_freeze_count() == 0

@@ -104,7 +104,8 @@ def test_cleanup_and_a_configure_that_fails_free_the_models(
     world.server(autostart=False)
     gc.disable()  # It would find them some time.
     try:
-        assert world.change('configure') and world.change('cleanup')
+        assert world.change('configure') and gc.get_freeze_count()
+        assert world.change('cleanup') and not gc.get_freeze_count()
         assert not world.change('configure')
         assert [model() for model in models] == [None] * 3
     finally:

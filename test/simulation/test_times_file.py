@@ -23,14 +23,14 @@ def test_the_example_holds_what_was_measured() -> None:
     times = load_times(str(H200))
     models = {load.model for load in times.vlm}
     assert models == {'pi0', 'pi05', 'smolvla', 'gr00t_n1_5', 'xiaomi_robotics_0'}
-    for model in models:
-        loads = [Load(model, size) for size in (1, 2)]
-        for vlm, adit in product(loads, loads):
-            # Together a VLM and an ADiT batch take longer than either, and less than both in turn.
-            whole = times.locksteps[Pair(vlm, adit)].whole
-            alone = times.vlm[vlm], times.adit[adit]
-            assert max(alone) < whole < sum(alone)
-    assert times.vlm[TWO] == pytest.approx(0.0142) and times.gap == pytest.approx(0.0007)
+    loads = [Load(model, size) for model in models for size in (1, 2)]
+    for vlm, adit in product(loads, loads):
+        # Together a VLM and an ADiT batch take longer than either, and less than both in turn.
+        whole = times.locksteps[Pair(vlm, adit)].whole
+        alone = times.vlm[vlm], times.adit[adit]
+        assert max(alone) < whole < sum(alone)
+    assert times.vlm[TWO] == pytest.approx(0.0142) and times.gap == pytest.approx(0.00004)
+    assert times.locksteps[Pair(TWO, TWO)] == pytest.approx((0.0169 * 1.03, 0.01707 * 1.03))
 
 
 def test_json_of_the_same_form_is_read(tmp_path: Path) -> None:
@@ -83,6 +83,7 @@ def test_other_files_of_bench_are_refused(tmp_path: Path) -> None:
     ('stages: {m: {vlm: {1: 0}, adit: {1: 1}}}', 'stages.m.vlm.1: is 0.0, must be from 0.001'),
     ('stages: {m: {vlm: {1: 1}}}', 'stages.m: lacks adit'),
     ('stages: {}\ngap_ms: -1', 'gap_ms: is -1'),
+    ('stages: {}\nbusy: -0.1', 'busy: is -0.1'),
     ('stages: {}\nlocksteps: [{vlm_model: m, vlm_batch: 1, adit_model: m, adit_batch: 1, ms: 2, '
      'adit_ms: 3}]', r'locksteps\[0\].adit_ms: is 3.0, must be from 0 to 2.0'),
     ('', 'is empty; write stages'),
