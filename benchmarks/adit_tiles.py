@@ -33,8 +33,6 @@ from robion_ros.models.pi0_kernels import make_expert
 
 SHARED_MEMORY = 225_000
 """Bytes that a block may have."""
-WHOLE = 132
-"""Multiprocessors of an H200."""
 
 
 def make_model(architecture: str) -> Pi0:
@@ -50,6 +48,7 @@ def make_model(architecture: str) -> Pi0:
 def tiles_of_product(columns: int, depth: int, in_parts: bool, rows: int,
                      sms: int) -> Iterator[Tile]:
     """Yield blocks of a product of rows with weights [columns, depth], for so many SMs or all."""
+    whole = torch.cuda.get_device_properties('cuda').multi_processor_count
     parts_tried = ((1, 2, 4) if sms else (2, 4, 8)) if in_parts else (1,)
     for row, column, step, parts, warps in product(
             (64, 128, 256), (64, 128, 256) if sms else (32, 64, 128, 256),
@@ -57,7 +56,7 @@ def tiles_of_product(columns: int, depth: int, in_parts: bool, rows: int,
         most = min(SHARED_MEMORY // (2 * step * (row + column)), depth // parts // step)
         blocks = math.ceil(rows / row) * (columns // column) * parts
         if (row >= 2 * rows or not 512 * warps <= row * column <= 4096 * warps
-                or not (sms or WHOLE / 2 <= blocks <= 2 * WHOLE)):
+                or not (sms or whole / 2 <= blocks <= 2 * whole)):
             continue
         # Half the memory lets a block of the next kernel in beside this one.
         for stages in {most, min(most, SHARED_MEMORY // 2 // (2 * step * (row + column)))}:

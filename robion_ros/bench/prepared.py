@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from robion_ros.bench.settings import BenchError
 from robion_ros.config import CameraConfig, ModelConfig, ServerConfig
-from robion_ros.engine.device import Device, freeze_memory, open_device
+from robion_ros.engine.device import Device, free_memory, freeze_memory, open_device
 from robion_ros.engine.lockstep_times import Durations
 from robion_ros.models.protocol import Model
 from robion_ros.models.registry import load
@@ -53,6 +53,7 @@ def prepare(configs: Mapping[str, ModelConfig], device: str, max_batch: int,
         opened = open_device(device)
     except ValueError as error:
         raise BenchError(str(error)) from None
+    free_memory()  # What was prepared before may be needed no more.
     models = {name: load(config, device) for name, config in configs.items()}
     found = opened.prepare(models, max_batch, beside)
     freeze_memory()

@@ -20,7 +20,6 @@ from robion_ros.bench.sustained import measure_capacity
 from robion_ros.commands.capacities import Place, Wanted
 from robion_ros.config import FactoryConfig
 from robion_ros.engine.capacities import Capacity, obtain
-from robion_ros.engine.device import free_memory
 from robion_ros.engine.profile import Progress
 
 LOOK_PERIOD = 0.5
@@ -112,5 +111,4 @@ def work(connection: Any, job: Job) -> None:
         found = obtain(wanted.file, {model: wanted.setting}, job.device, measure,
                        lambda: sleep(LOOK_PERIOD), job.again)
         connection.send(('found', (name, model), found[model]))
-        free_memory()  # The next model needs it.
     connection.send(('end',))

@@ -238,6 +238,7 @@ def freeze_memory() -> None:
     A full one looks at every object, half a million with torch and compiled layers, and stops
     every thread meanwhile: a quarter of a second without a lockstep.
     """
+    gc.unfreeze()
     gc.collect()
     gc.freeze()
     gc.collect()  # Full ones come when there is a quarter more than after the last: now of little.

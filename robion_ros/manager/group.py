@@ -87,13 +87,13 @@ class Group:
                    for places, row in zip(self.running, rows, strict=True)
                    for here, count in zip(places, row, strict=True))
 
-    def cost(self, rows: Rows, worth: int | None = None) -> int:
-        """
-        Return what is minimised: pairs, each worth so many moved robots, and robots moved.
+    def unit(self, worth: int | None) -> int:
+        """Return how many moved robots cost as much as a pair; None: more than there are."""
+        return 1 + self.runs if worth is None else worth
 
-        None: a pair is worth more than all robots, so that moves only decide among equals.
-        """
-        return (worth or 1 + self.runs) * count_pairs(rows) + self.moved(rows)
+    def cost(self, rows: Rows, worth: int | None = None) -> int:
+        """Return what is minimised: pairs, each worth so many moved robots, and robots moved."""
+        return self.unit(worth) * count_pairs(rows) + self.moved(rows)
 
 
 def count_pairs(rows: Rows) -> int:

@@ -98,7 +98,7 @@ def search(group: Group, plans: Sequence[Rows], deadline: float,
         far = improve(group, first, FAR, deadline, watch)
         return far, far
     one, two = (now + part * (deadline - now) for part in PARTS)
-    near = improve(group, plans[0], NEAR, one, lambda rows: None, WORTH)
+    near = relabel(group, improve(group, plans[0], NEAR, one, lambda rows: None, WORTH))
     far = improve(group, min(near, first, key=count_pairs), FAR, two, watch)
     return near, settle(group, relabel(group, far), deadline)
 
@@ -111,7 +111,8 @@ def finish(group: Group, near: Rows, far: Rows, deadline: float, watch: Watch) -
         rows = min(best, relabel(group, solved.rows), key=group.cost)
         rows = _break_ties(group, rows, deadline)
     else:  # Of plans that are not proven best, one must be worth its moves.
-        rows = min(near, solved.rows, key=lambda rows: group.cost(rows, WORTH))
+        rows = min(near, best, relabel(group, solved.rows),
+                   key=lambda rows: group.cost(rows, WORTH))
     rows = even_out(group, rows)
     watch(rows)
     return Solved(rows, solved.proven, solved.bound)

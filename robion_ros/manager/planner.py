@@ -19,6 +19,7 @@ from robion_ros.manager.handover import Place
 from robion_ros.manager.traffic import solve, TrafficPlan, TrafficProblem
 
 NONE: Counts = {}
+NOWHERE: Mapping[str, Place] = {}
 URGENT_TIME = 0.2
 """Most time for a plan that robots wait for, s: a better one would come later than it is worth."""
 
@@ -55,9 +56,11 @@ def make_problem(factory: FactoryConfig, models: Mapping[str, str],
 
 
 def place_robots(problem: TrafficProblem, traffic: TrafficPlan, models: Mapping[str, str],
-                 running: Mapping[str, Place]) -> FactoryPlan:
+                 running: Mapping[str, Place], homes: Mapping[str, Place] = NOWHERE
+                 ) -> FactoryPlan:
     """Turn counts into robots; raise InfeasiblePlan if the counts break a constraint."""
-    here = {robot: place for robot, place in running.items() if place.server in problem.hosts}
+    here = {robot: place for robot, place in {**running, **homes}.items()
+            if place.server in problem.hosts}
     evaluate(problem, traffic)
     servers = assign(traffic, models, here)
     places = {robot: Place(models[robot], server) for robot, server in servers.items()}
@@ -66,23 +69,24 @@ def place_robots(problem: TrafficProblem, traffic: TrafficPlan, models: Mapping[
 
 def make_plan(factory: FactoryConfig, models: Mapping[str, str],
               hosts: Mapping[str, Iterable[str]], running: Mapping[str, Place],
-              measured: Counts = NONE) -> FactoryPlan:
+              measured: Counts = NONE, homes: Mapping[str, Place] = NOWHERE) -> FactoryPlan:
     """
     Plan the robots named in models, each with its model, on the living servers.
 
-    measured are capacities for which there is no figure in the factory file.
+    measured are capacities for which there is no figure in the factory file. homes are where
+    robots should be rather than where they run: they are not spared the move there.
     Raise errors.Unserved (NoServer, OverCapacity, TimeLimit) where not every robot can be served;
     place_robots turns the plan that it brings into one for those that can.
     """
-    problem = make_problem(factory, models, hosts, running, measured)
+    problem = make_problem(factory, models, hosts, {**running, **homes}, measured)
     traffic = solve(problem, factory.manager.time_limit)
-    return place_robots(problem, traffic, models, running)
+    return place_robots(problem, traffic, models, running, homes)
 
 
 def plan_most(factory: FactoryConfig, models: Mapping[str, str],
               hosts: Mapping[str, Iterable[str]],
               running: Mapping[str, Place],
-              measured: Counts = NONE,
+              measured: Counts = NONE, homes: Mapping[str, Place] = NOWHERE,
               urgent: bool = False) -> tuple[FactoryPlan, Unserved | None]:
     """
     Plan for all robots, or for the most that fit and with why not for more.
@@ -93,6 +97,6 @@ def plan_most(factory: FactoryConfig, models: Mapping[str, str],
         limit = min(URGENT_TIME, factory.manager.time_limit)
         factory = replace(factory, manager=replace(factory.manager, time_limit=limit))
     try:
-        return make_plan(factory, models, hosts, running, measured), None
+        return make_plan(factory, models, hosts, running, measured, homes), None
     except Unserved as error:
-        return place_robots(error.fitting, error.best, models, running), error
+        return place_robots(error.fitting, error.best, models, running, homes), error

@@ -25,7 +25,7 @@ SETTLING = 500
 Exchange = tuple[int, int, int, int, int, int]
 """Of which server and model how many go to which server, and of which model how many back."""
 Watch = Callable[[Rows], None]
-"""Is told each plan that is better than all before."""
+"""Is told each plan that is better than all before, and at last the one that is taken."""
 
 
 class State:
@@ -160,7 +160,7 @@ def anneal(group: Group, rows: Rows, heat: tuple[float, float], steps: int, rand
     """
     state = State(group, rows)
     draw, propose, pairs, moved = random.random, state.propose, state.pairs, state.moved
-    unit = worth or 1 + group.runs
+    unit = group.unit(worth)
     now = best = group.cost(rows, worth)
     best_rows = rows
     hot, cold = (degrees * unit for degrees in heat)

@@ -94,7 +94,7 @@ def solve(problem: TrafficProblem, time_limit: float,
     does not suffice for the proof, (0a) and (0b) are only searched for, and a plan near R is kept
     unless another one found saves more pairs than it moves robots. The same problem gives the same
     plan, unless time_limit, s, cuts the search short. watch is told the objective of every better
-    plan at once.
+    plan at once, and at last of that plan.
 
     Raise errors.Unserved, with the plan that serves the most robots, if not all can be served:
     NoServer, OverCapacity or, where time did not suffice to prove it, TimeLimit.

@@ -97,6 +97,14 @@ class Fleet:
                     if heard.received >= since and heard.status.state == ServerStatus.ACTIVE
                     and self._beats_on(name, heard, now)}
 
+    def silences(self) -> list[str]:
+        """Return what to say of servers that have served and fell silent without a word."""
+        now = monotonic()
+        with self._changed:
+            return [f'{name} is not heard any more' for name, heard in sorted(self._heard.items())
+                    if heard.status.state == ServerStatus.ACTIVE
+                    and not self._beats_on(name, heard, now)]
+
     @property
     def timeout(self) -> float:
         """The longest silence after which a server is taken as dead, s."""

@@ -20,23 +20,12 @@ from robion_ros.config import FactoryConfig
 from robion_ros.factory_file import load
 from robion_ros.manager import errors
 from robion_ros.manager.handover import Place
+from robion_ros.manager.homes import Homes
 from robion_ros.manager.planner import FactoryPlan, plan_most
 from robion_ros.manager.population import BadPopulation, new_models, with_robot, without_robot
 from robion_ros.msg import Assignment, RobotAssignment, ServerStatus
-from robion_ros.nodes import qos, said
+from robion_ros.nodes import answers, qos, said
 from robion_ros.nodes.announcement import Announcement
-from robion_ros.nodes.answers import (
-    assignments,
-    left_out,
-    narrow,
-    planned,
-    populations,
-    put_into_force,
-    refused,
-    refused_but,
-    served_already,
-    server_of,
-)
 from robion_ros.nodes.described import knowing
 from robion_ros.nodes.diagnostics import manager_diagnostic
 from robion_ros.nodes.fleet import Fleet
@@ -80,6 +69,7 @@ class ManagerNode(Node):
         self._models = {robot: model for model, robots in self._factory.robots.items()
                         for robot in robots}
         self._running: dict[str, Place] = {}
+        self._homes = Homes()
         self._met: set[str] = set()
         """Servers that have been heard."""
         self._homeless: set[str] = set()
@@ -169,29 +159,31 @@ class ManagerNode(Node):
             self._enforced(running, alive, self._watch.obedient(alive), [*problems, str(error)],
                            again=True)
             return
-        self._apply(plan, running, alive, [*problems, *left_out(unserved)])
+        self._apply(plan, running, alive, [*problems, *answers.left_out(unserved)])
 
     def _plan(self, models: Mapping[str, str], alive: Mapping[str, ServerStatus],
               running: Mapping[str, Place]) -> tuple[FactoryPlan, errors.Unserved | None]:
         """Plan for all robots, or for the most that fit and with why not for more."""
         lost = any(place.server not in alive for place in self._running.values())
+        self._homes.lose(self._running, running)
         return plan_most(self._factory, models, said.hosts(alive), running,
-                         said.capacities(alive), lost)
+                         said.capacities(alive), self._homes.open(alive), lost)
 
     def _on_rebalance(self, request: Rebalance.Request) -> Rebalance.Response:
-        asked = populations(request)
+        asked = answers.populations(request)
         return self._change([item.model for item in asked], lambda factory: new_models(
             factory, self._models, asked), request.dry_run, request.allow_partial)
 
     def _on_register(self, request: RegisterRobot.Request) -> RegisterRobot.Response:
         if (place := self._running.get(request.robot)) and place.model == request.model:
-            return served_already(request.robot, place)  # Also while others are left out.
-        answer = self._change([request.model], lambda factory: with_robot(
+            return answers.served_already(request.robot, place)  # Also while others are left out.
+        changed = self._change([request.model], lambda factory: with_robot(
             factory, self._models, request.robot, request.model), request.dry_run)
-        return narrow(RegisterRobot.Response, answer, server=server_of(answer, request.robot))
+        return answers.narrow(RegisterRobot.Response, changed,
+                              server=answers.server_of(changed, request.robot))
 
     def _on_unregister(self, request: UnregisterRobot.Request) -> UnregisterRobot.Response:
-        return narrow(UnregisterRobot.Response, self._change(
+        return answers.narrow(UnregisterRobot.Response, self._change(
             (), lambda _: without_robot(self._models, request.robot), request.dry_run, True))
 
     def _change(self, named: Iterable[str], new: Callable[[FactoryConfig], dict[str, str]],
@@ -208,17 +200,17 @@ class ManagerNode(Node):
             self._factory = knowing(self._factory, self._config, named)
             running, models = self._where(alive), new(self._factory)
             plan, unserved = self._plan(models, alive, running)
-            response = planned(plan, models, dry_run, unserved)
+            response = answers.planned(plan, models, dry_run, unserved)
             if unserved and not allow_partial:
-                return refused(unserved) if allow_partial is None else refused_but(response,
-                                                                                   unserved)
+                return (answers.refused(unserved) if allow_partial is None
+                        else answers.refused_but(response, unserved))
             if not dry_run:
                 start, self._models = monotonic(), models
-                put_into_force(response, self._apply(plan, running, alive, left_out(unserved)),
-                               monotonic() - start)
+                applied = self._apply(plan, running, alive, answers.left_out(unserved))
+                answers.put_into_force(response, applied, monotonic() - start)
             return response
         except (errors.PlanError, BadPopulation) as error:
-            return refused(error)
+            return answers.refused(error)
 
     def _where(self, alive: Mapping[str, ServerStatus]) -> dict[str, Place]:
         """Return where robots are answered now: as servers were told, or as they say."""
@@ -244,12 +236,15 @@ class ManagerNode(Node):
         applied = Transition(self._fleet, self._epoch, self._handover_timeout, terms).apply(
             running, plan.places, alive, unsure=alive.keys() - self._watch.obedient(alive))
         self._epoch = applied.epoch
-        self._enforced(applied.places, alive, alive.keys() - applied.failures.keys(),
-                       [*problems, *applied.failures.values()], again=bool(applied.failures))
+        obedient = alive.keys() - applied.failures.keys()
+        self._enforced(applied.places, alive, obedient, [*problems, *applied.failures.values()],
+                       again=bool(applied.failures))
+        self._homes.settle(self._models, obedient)
         moves = sum(running.get(robot, place) != place for robot, place in self._running.items())
+        placed = len(self._running.keys() - running)
         self.get_logger().info(
-            f'{len(self._running)} of {count(len(self._models), "robot")} assigned, '
-            f'{moves} moved; solved in {plan.traffic.solve_s * 1e3:.0f} ms, in force '
+            f'{len(self._running)} of {count(len(self._models), "robot")} assigned, {placed} of '
+            f'them placed, {moves} moved; solved in {plan.traffic.solve_s * 1e3:.0f} ms, in force '
             f'after {(monotonic() - start) * 1e3:.0f} ms')
         return applied
 
@@ -260,13 +255,13 @@ class ManagerNode(Node):
         self._homeless = set(self._models.values()) - said.loaded(alive, alive)
         self._changed = monotonic()
         self._watch.planned(alive, obedient, again)
-        if (robots := assignments(self._models, self._running)) != self._published:
+        if (robots := answers.assignments(self._models, self._running)) != self._published:
             self._published = robots
             self._epoch = max(self._epoch, self._fleet.epoch()) + 1
             self._assignment.publish(Assignment(
                 header=Header(stamp=self.get_clock().now().to_msg()), epoch=self._epoch,
                 robots=robots))
-        problem = '; '.join(problems)
+        problem = '; '.join([*problems, *self._fleet.silences()])
         if problem and problem != self._problem:
             self.get_logger().warning(problem)
         self._problem = problem
@@ -275,8 +270,9 @@ class ManagerNode(Node):
         problem = self._problem  # Kept by the thread that plans.
         if self._published is None and monotonic() - self._started >= START_TIME:
             missing = sorted(self._factory.servers.keys() - self._fleet.alive().keys())
-            problem = f'waiting for servers to be active: {", ".join(missing)}'
-            self.get_logger().warning(problem, throttle_duration_sec=START_TIME)
+            if missing:
+                problem = f'waiting for servers to be active: {", ".join(missing)}'
+                self.get_logger().warning(problem, throttle_duration_sec=START_TIME)
         self._fleet.forget(self._models)
         problem = '; '.join(filter(None, [problem, self._fleet.disagreement()]))
         self._diagnostics.publish(DiagnosticArray(

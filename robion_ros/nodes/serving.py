@@ -86,7 +86,7 @@ class Serving:
         except BaseException:
             self.thread.shutdown()
             raise
-        freeze_memory()
+        freeze_memory()  # Not what is loaded later: that would stop who is served now.
         self.watch = EngineWatch(self.engine, hang_time)
         node.get_logger().info(f'engine ready in {monotonic() - start:.1f} s')
         self._specs = {model: loaded.spec for model, loaded in found.models.items()}
@@ -150,7 +150,6 @@ class Serving:
                           if key[0] in self.configs}
         model, capacity = self._loading(grown).load_more(self._device, name)
         add_model(self.engine, self._ready, name, model)
-        freeze_memory()
         return Loaded(factory.models[name], model.spec, weight_bytes(model), capacity)
 
     def take(self, name: str, loaded: Loaded) -> None:

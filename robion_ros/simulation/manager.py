@@ -15,6 +15,7 @@ from robion_ros.config import FactoryConfig
 from robion_ros.manager.assignment import moved
 from robion_ros.manager.errors import PlanError
 from robion_ros.manager.handover import Duties, moving, Phases, phases, Place
+from robion_ros.manager.homes import Homes
 from robion_ros.manager.planner import FactoryPlan, plan_most
 from robion_ros.simulation.agenda import Agenda
 from robion_ros.simulation.fleet import Fleet
@@ -81,6 +82,7 @@ class SimulatedManager:
         self._alive = {name: fleet.life(name) for name in factory.servers}
         """The lives that it believes in."""
         self._running: dict[str, Place] = {}
+        self._homes = Homes()
         self._reasons: list[tuple[float, str]] = []
         self._lost = False
         """Whether a server was lost since the last plan."""
@@ -119,8 +121,10 @@ class SimulatedManager:
     def _bury(self, server: SimulatedServer) -> None:
         del self._alive[server.name]
         self._lost = True
-        self._running = {robot: place for robot, place in self._running.items()
-                         if place.server != server.name}
+        left = {robot: place for robot, place in self._running.items()
+                if place.server != server.name}
+        self._homes.lose(self._running, left)
+        self._running = left
 
     def _want(self, since: float, why: str) -> None:
         self._reasons.append((since, why))
@@ -139,7 +143,7 @@ class SimulatedManager:
         models = {robot: model for robot, model in self._models.items() if model in loaded}
         try:
             plan, unserved = plan_most(self._factory, models, hosts, asked.running,
-                                       urgent=urgent)
+                                       homes=self._homes.open(asked.lives), urgent=urgent)
         except PlanError as error:  # What runs goes on.
             self._note(asked, None, str(error))
             return
@@ -169,8 +173,11 @@ class SimulatedManager:
         """Put a plan into force, and turn to what has happened meanwhile."""
         self._call(steps.release, asked)
         self._call(steps.take_over, asked)
+        lasting = {name for name, life in asked.lives.items() if self._alive.get(name) is life}
         self._running = {robot: place for robot, place in plan.places.items()
-                         if self._alive.get(place.server) is asked.lives[place.server]}
+                         if place.server in lasting}
+        self._homes.lose(plan.places, self._running)
+        self._homes.settle(self._models, lasting)
         self._note(asked, plan, problem)
         self._busy = False
         if self._reasons:

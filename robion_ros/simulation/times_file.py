@@ -75,7 +75,7 @@ class TimesFile:
     gap_ms: float = 0.0
     """Between two locksteps."""
     busy: float = 0.0
-    """By what part locksteps of a busy server last longer than those here."""
+    """By what part locksteps of both stages last longer than here, as on a busy server."""
 
     def __post_init__(self) -> None:
         check_range('preprocess_ms', self.preprocess_ms, 0, LONGEST)

@@ -172,6 +172,19 @@ def test_small_changes_move_nobody_without_need() -> None:
         places = plan.places
 
 
+@pytest.mark.parametrize('homes', [{}, {'a_1': Place('a', 't'), 'a_9': Place('a', 't'),
+                                        'b_1': Place('b', 'gone')}])
+def test_robots_go_home_where_that_costs_nothing(homes) -> None:
+    models = robots(a=2, b=1)
+    hosts = dict.fromkeys('stu', tuple(CAPACITIES))
+    running = {'a_1': Place('a', 's'), 'a_2': Place('a', 's'), 'b_1': Place('b', 'u')}
+    plan, _ = plan_most(FACTORY, models, hosts, running, homes=homes)
+    checked(plan, models, hosts)
+    assert plan.traffic.objective == 0
+    assert [(move.robot, move.from_server, move.to_server) for move in plan.moves] == (
+        [('a_1', 's', 't')] if homes else [])
+
+
 def test_plan_that_breaks_a_rule_is_thrown_away() -> None:
     models = robots(a=5)
     problem = make_problem(FACTORY, models, {'s': ('a',)}, {})

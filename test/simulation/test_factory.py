@@ -126,6 +126,14 @@ def test_a_server_that_is_back_before_it_was_missed_gets_its_robots_again(kit) -
     assert all(record.arrival.at <= plan.in_force for record in missed(found))
 
 
+def test_robots_go_back_to_a_server_that_was_lost_also_if_another_had_room(kit) -> None:
+    found = run(kit, kit.make_factory(servers=3), kills=[Kill('server_0', 3.0, 6.0)])
+    start, died, back = found.plans
+    assert start.objective == died.objective == back.objective == 0
+    assert died.placed and (back.placed, back.moved) == (0, died.placed)
+    assert all(record.met for record in found.records if record.arrival.at > died.in_force)
+
+
 def test_the_manager_plans_one_thing_after_another(kit) -> None:
     factory = kit.make_factory(servers=3)
     found = run(kit, factory, kills=[Kill('server_0', 3.0), Kill('server_1', 3.1)])

@@ -20,6 +20,21 @@ servers:
 """
 
 
+SPARE = """
+models:
+  pick: &arm {architecture: tiny, cameras: [front], joints: [a], rate: 2.0, slo: 0.2, capacity: 4}
+  place: *arm
+servers:
+  server_0: &gpu {models: [pick, place]}
+  server_1: *gpu
+  server_2: *gpu
+robots:
+  pick: [robot_1, robot_2, robot_3]
+  place: [robot_4, robot_5]
+manager: {server_timeout: 1.5, call_timeout: 0.5}
+"""
+
+
 def start(floor, count=2):
     """Start servers and a manager; wait until every robot is answered."""
     servers = [floor.add(f'server_{number}') for number in range(count)]
@@ -99,6 +114,19 @@ def test_robots_of_a_dead_server_go_elsewhere_as_many_as_fit_and_come_back(floor
     floor.until(lambda: floor.settled(5))
     floor.until(lambda: floor.complaint == GOOD)
     assert other.active
+
+
+@pytest.mark.parametrize('floor', [SPARE], indirect=True)
+def test_robots_go_back_to_a_server_that_was_lost_also_if_another_had_room(floor) -> None:
+    servers = start(floor, 3)
+    before = dict(floor.places)
+    lost = next(server for server in servers if server.active)
+    lost.die()
+    floor.until(lambda: floor.settled(5) and floor.places != before)
+    floor.until(lambda: floor.complaint == f'1 {lost.get_name()} is not heard any more')
+    lost.restart()
+    floor.until(lambda: floor.settled(5) and floor.places == before)
+    floor.until(lambda: floor.complaint == GOOD)
 
 
 def test_request_numbers_go_on_at_a_server_that_was_started_again(floor) -> None:
