@@ -116,13 +116,18 @@ def check_free(key: str, name: str, homes: dict[str, str]) -> None:
         raise FieldError(key, f'{name!r} stands twice', homes[name])
 
 
+SHOWN = 20
+"""So many names are listed, of all that there are."""
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return the mend of a name that is none of names."""
     names = tuple(names)
     close = get_close_matches(name, names, 1)
     if close:
         return f'did you mean {close[0]!r}?'
-    return f'must be one of {", ".join(names)}' if names else 'there is none'
+    others = f' or {len(names) - SHOWN} others' if len(names) > SHOWN else ''
+    return f'must be one of {", ".join(names[:SHOWN])}{others}' if names else 'there is none'
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 """What a factory may be made of, and what its parts say of the rest."""
 
 from dataclasses import replace
+import re
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from robion_ros.config import (
     MAX_NAME,
     ModelConfig,
     NAME,
+    nearest,
     propose_name,
     ROBOT,
     roster,
@@ -140,3 +142,11 @@ def test_actions_are_the_joints_unless_named() -> None:
 def test_roster_counts_from_one() -> None:
     assert roster('pick', 3) == ('pick_1', 'pick_2', 'pick_3')
     assert roster('pick', 0) == ()
+
+
+@pytest.mark.parametrize(('names', 'mend'), [
+    (['pick', 'place'], "did you mean 'pick'?"), (['x', 'y'], 'must be one of x, y'),
+    ([f'r_{index}' for index in range(2000)], 'must be one of r_0, .*, r_19 or 1980 others'),
+    ([], 'there is none')])
+def test_the_mend_of_a_wrong_name_is_short(names, mend):
+    assert re.fullmatch(mend.replace('?', '[?]'), nearest('picc', names))
