@@ -69,12 +69,19 @@ def test_plan_is_printed_and_written(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert lines[0] == ['server', 'load', 'pick', 'place', 'robots']
     # Each model keeps to one server, and the other way round would be the same.
     assert sorted(line[1:] for line in lines[1:3]) == [
-        ['1/4', '0', '3', 'robot_6', 'robot_7', 'robot_8'],
-        ['5/12', '5', '0', 'robot_1', 'robot_2', 'robot_3', 'robot_4', 'robot_5']]
+        ['1/4', '=', '25', '%', '0', '3', 'robot_6', 'robot_7', 'robot_8'],
+        ['5/12', '=', '42', '%', '5', '0', 'robot_1', 'robot_2', 'robot_3', 'robot_4',
+         'robot_5']]
+    assert not any('no robots' in ' '.join(line) for line in lines)
     assert lines[4][:3] == ['objective', '0', '(optimal),']
     plan = json.loads(path.read_text())
     assert plan['objective'] == 0 and plan['optimal']
     assert sorted(server['load'] for server in plan['servers'].values()) == ['1/4', '5/12']
+
+
+def test_plan_without_robots_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(['plan', str(DEMO.with_name('eight_models.yaml'))]) == 0
+    assert 'the file has no robots: the manager begins without any' in capsys.readouterr().out
 
 
 def test_plan_is_drawn(tmp_path: Path) -> None:

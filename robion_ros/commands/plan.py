@@ -96,7 +96,7 @@ def format_plan(described: Mapping[str, Any]) -> list[str]:
     servers = described['servers']
     models = list(dict.fromkeys(
         model for server in servers.values() for model in server['robots']))
-    rows = [(name, server['load'],
+    rows = [(name, f'{server["load"]} = {100 * float(Fraction(server["load"])):.0f} %',
              *(len(server['robots'][model]) if model in server['robots'] else '-'
                for model in models),
              ' '.join(robot for robots in server['robots'].values() for robot in robots))
@@ -106,7 +106,10 @@ def format_plan(described: Mapping[str, Any]) -> list[str]:
     measured = [f'{server["capacities"][model]} of {model} on {name}'
                 for name, server in servers.items() for model in server['measured']]
     left = ' '.join(robot for robots in described['unserved'].values() for robot in robots)
+    empty = not left and not any(names for server in servers.values()
+                                 for names in server['robots'].values())
     return [*format_table(('server', 'load', *models, 'robots'), rows), '',
+            *(['the file has no robots: the manager begins without any'] if empty else []),
             *([f'not served: {left}'] if left else []),
             *([f'capacities as measured: {", ".join(measured)}'] if measured else []),
             f'objective {described["objective"]} ({quality}), '
