@@ -123,8 +123,7 @@ SHOWN = 20
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return the mend of a name that is none of names."""
     names = tuple(names)
-    close = get_close_matches(name, names, 1)
-    if close:
+    if close := get_close_matches(name, names, 1):
         return f'did you mean {close[0]!r}?'
     others = f' or {len(names) - SHOWN} others' if len(names) > SHOWN else ''
     return f'must be one of {", ".join(names[:SHOWN])}{others}' if names else 'there is none'

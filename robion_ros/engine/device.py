@@ -236,12 +236,11 @@ def freeze_memory() -> None:
     Leave what there is now out of collections of garbage, until free_memory.
 
     A full one looks at every object, half a million with torch and compiled layers, and stops
-    every thread meanwhile: a quarter of a second without a lockstep.
+    every thread meanwhile: a quarter of a second without a lockstep. That is why none is made
+    here: what is garbage by now is kept.
     """
-    gc.unfreeze()
-    gc.collect()
     gc.freeze()
-    gc.collect()  # Full ones come when there is a quarter more than after the last: now of little.
+    gc.collect()  # Of nothing: full ones come when there is a quarter more than after the last.
 
 
 def free_memory() -> None:

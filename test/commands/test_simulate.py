@@ -3,6 +3,7 @@
 
 import json
 from pathlib import Path
+import re
 import subprocess
 import sys
 
@@ -48,8 +49,19 @@ def test_a_factory_without_robots_is_said(capsys) -> None:
     assert main(['simulate', str(CONFIG / 'eight_models.yaml'), *TIMES, '--seconds', '1']) == 0
     out, err = capsys.readouterr()
     assert '--population MODEL=N' in err and '100.00 ' not in out
-    (line,) = [line for line in err.splitlines() if 'derived' in line]
-    assert line.endswith(' more') and line.count(',') < 10
+    assert 'derived' not in err  # All pairs were measured.
+
+
+def test_times_that_are_derived_are_named_and_not_all_of_them(tmp_path: Path, capsys) -> None:
+    path = tmp_path / 'times.yaml'
+    text = (CONFIG / 'h200_times.yaml').read_text()
+    path.write_text(re.sub(r'\n- [{]vlm_model: pi05.*', '', text))
+    assert main(['simulate', str(CONFIG / 'eight_models.yaml'), '--times', str(path),
+                 '--seconds', '1']) == 0
+    (line,) = [line for line in capsys.readouterr().err.splitlines()
+               if 'measured, derived' in line]
+    assert 'VLM 1 of pi05 beside ADiT 2 of pi0, ' in line
+    assert line.endswith(' and 12 more') and line.count(',') < 10
 
 
 def test_a_picture_is_drawn(tmp_path: Path, capsys) -> None:

@@ -142,8 +142,11 @@ def test_model_whose_server_is_gone_is_named(served) -> None:
 
 def test_good_populations_end_a_complaint(served) -> None:
     served.servers['server_1'].die()
-    served.until(lambda: served.complaint == '1 no living server has model place loaded')
+    served.until(lambda: served.complaint == (
+        '1 no living server has model place loaded; server_1 is not heard any more'))
     assert served.rebalance(Population(model='place')).success
+    served.until(lambda: served.complaint == '1 server_1 is not heard any more')
+    served.servers['server_1'].restart()
     served.until(lambda: served.complaint == GOOD)
 
 
