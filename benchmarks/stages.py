@@ -11,6 +11,7 @@ are read once a step, both measured in the same run. For models built like pi0.
 
 import argparse
 import json
+import math
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,10 +19,11 @@ from typing import Any
 from adit_kernels import capture, copy_bandwidth, make_model, median_time, parse
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, register_flop_formula
 
 from robion_ros.engine.batch import stack
 from robion_ros.engine.warm_up import example
+from robion_ros.models import fused  # noqa: F401, registers its operations.
 from robion_ros.models.protocol import Tensors
 
 SIZE = 8192
@@ -49,6 +51,17 @@ def measure(model: Any, batch: int, rate: float, bandwidth: float) -> dict[str, 
     reading = model.config.steps * weight_bytes(model.network.expert)
     return {'batch': batch, 'vlm': vlm, 'vlm limit': count_products(model, inputs) / rate * 1e3,
             'adit': adit, 'adit limit': reading / bandwidth * 1e3}
+
+
+@register_flop_formula(torch.ops.robion.attend)
+def _(queries: list[int], keys: list[int], *_: Any, **__: Any) -> int:
+    batch, heads, tokens, size = queries
+    return 4 * batch * heads * tokens * keys[2] * size
+
+
+@register_flop_formula(torch.ops.robion.gated)
+def _(x: list[int], weights: list[int], *_: Any, **__: Any) -> int:
+    return 2 * math.prod(x) * weights[0]
 
 
 def count_products(model: Any, inputs: Tensors) -> int:

@@ -17,6 +17,8 @@ import torch
 from torch import nn, Tensor
 import torch.nn.functional as F
 
+from robion_ros.models import fused
+
 Rotary = tuple[Tensor, Tensor]
 """Cosines and signed sines of the tokens' positions: [B, 1, T, D] each."""
 
@@ -46,6 +48,9 @@ class Attention(nn.Module):
 
     def project(self, x: Tensor, turn: Rotary | None = None) -> tuple[Tensor, Tensor]:
         """Turn x [B, T, W] into queries [B, H, T, D] and keys and values [B, 2, G, T, D]."""
+        if turn is not None and fused.takes_turn(x, self.head_size):
+            queries, own = fused.turn_heads(self.qkv(x), *turn, self.heads, self.head_size)
+            return queries.transpose(1, 2), own
         heads = self.qkv(x).view(*x.shape[:2], -1, self.head_size).transpose(1, 2)
         turning, values = heads.split((self.heads + self.kv_heads, self.kv_heads), 1)
         if turn is not None:
@@ -81,6 +86,9 @@ class GatedMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the change of x [B, T, W]."""
+        weight = self.gate_up.weight
+        if fused.takes_gated(x, weight):
+            return self.down_proj(fused.gated(x, weight, self.activation is F.silu))
         gate, up = self.gate_up(x).chunk(2, -1)
         return self.down_proj(self.activation(gate) * up)
 
@@ -124,10 +132,22 @@ class VisionLayer(nn.Module):
         self.mlp = nn.ModuleDict({'fc1': nn.Linear(width, hidden),
                                   'fc2': nn.Linear(hidden, width)})
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return x [B, T, W] after this layer; every token sees every other."""
-        x = x + self.self_attn.among(self.layer_norm1(x))
-        return x + self.mlp['fc2'](gelu_linear(self.layer_norm2(x), self.mlp['fc1']))
+    def forward(self, x: Tensor, normed: Tensor, following: Any) -> tuple[Tensor, Tensor]:
+        """
+        Return x [B, T, W] after this layer, and what the following norm makes of it.
+
+        normed is what layer_norm1 makes of x. Every token sees every other.
+        """
+        x, normed = add_norm(x, self.self_attn.among(normed), self.layer_norm2)
+        return add_norm(x, self.mlp['fc2'](gelu_linear(normed, self.mlp['fc1'])), following)
+
+
+def add_norm(x: Tensor, change: Tensor, norm: Any) -> tuple[Tensor, Tensor]:
+    """Return x + change, [B, T, W], and what a LayerNorm makes of it."""
+    if fused.can_run(x):
+        return fused.add_norm(x, change, norm.weight, norm.bias, norm.eps)
+    x = x + change
+    return x, norm(x)
 
 
 def gelu_linear(x: Tensor, linear: Any) -> Tensor:
@@ -147,7 +167,8 @@ class VisionTransformer(nn.Module):
         super().__init__()
         self.patch_embedding = nn.Conv2d(3, width, patch_size, patch_size)
         self.position_embedding = nn.Embedding((image_size // patch_size) ** 2, width)
-        self.layers = nn.ModuleList(VisionLayer(width, hidden, heads) for _ in range(layers))
+        self.layers: Any = nn.ModuleList(VisionLayer(width, hidden, heads)
+                                         for _ in range(layers))
         self.post_layernorm = nn.LayerNorm(width, eps=1e-6)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -160,9 +181,11 @@ class VisionTransformer(nn.Module):
         x = F.linear(patches, kernel.flatten(1), self.patch_embedding.bias)
         # The embeddings may be kept in a higher precision than the layers.
         x = (x + self.position_embedding.weight).to(self.post_layernorm.weight.dtype)
-        for layer in self.layers:
-            x = layer(x)
-        return self.post_layernorm(x)
+        first, *following = [*(layer.layer_norm1 for layer in self.layers), self.post_layernorm]
+        normed = first(x)
+        for layer, norm in zip(self.layers, following, strict=True):
+            x, normed = layer(x, normed, norm)
+        return normed
 
 
 def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -172,6 +195,8 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = 
     mask is [B, 1, T or 1, K]. The heads of a group are laid along the token axis, so that keys
     and values are not copied for each head and every attention kernel takes the call.
     """
+    if mask is not None and fused.takes_attention(queries, keys, mask):
+        return fused.attend(queries, keys, values, mask).transpose(1, 2)
     batch, heads, count, size = queries.shape
     group = heads // keys.shape[1]
     # Token by token, as products before and after this lay heads, so that nothing is copied.

@@ -103,6 +103,9 @@ ON_36 = {
              down=Tile(64, 256, 64, 5, parts=2), mix=Tile(64, 128, 128, 4)),
 }
 
+GATED = Tile(128, 128, 64, 4, warps=8)
+"""Of the first product of a gated feed-forward part of many rows; so many columns of each half."""
+
 BY_SMS = {132: WHOLE, 36: ON_36, 28: ON_28, 20: ON_20}
 CHOICES = tuple(tiles for choice in BY_SMS.values() for tiles in choice.values())
 
