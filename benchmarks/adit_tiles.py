@@ -46,17 +46,19 @@ def make_model(architecture: str) -> Pi0:
 
 
 def tiles_of_product(columns: int, depth: int, in_parts: bool, rows: int,
-                     few: bool) -> Iterator[Tile]:
-    """Yield blocks of a product of rows with weights [columns, depth], for few SMs or all."""
+                     few: int) -> Iterator[Tile]:
+    """Yield blocks of a product of rows with weights [columns, depth], for few SMs or all (0)."""
     whole = torch.cuda.get_device_properties('cuda').multi_processor_count
-    parts_tried = ((1, 2, 4) if few else (2, 4, 8)) if in_parts else (1,)
+    parts_tried = ((1, 2, 3, 4, 5, 6, 7) if few else (2, 4, 8)) if in_parts else (1,)
     for row, column, step, parts, warps in product(
             (64, 128, 256), (64, 128, 256) if few else (32, 64, 128, 256),
             (64, 128) if few else (64, 128, 256), parts_tried, (4, 8)):
         most = min(SHARED_MEMORY // (2 * step * (row + column)), depth // parts // step)
         blocks = math.ceil(rows / row) * (columns // column) * parts
         if (row >= 2 * rows or not 512 * warps <= row * column <= 4096 * warps
-                or not (few or whole / 2 <= blocks <= 2 * whole)):
+                or not (few or whole / 2 <= blocks <= 2 * whole)
+                # Odd parts are for an even load, and cost adding up.
+                or (parts not in (1, 2, 4, 8) and blocks % few and few - blocks % few > few / 4)):
             continue
         # Half the memory lets a block of the next kernel in beside this one.
         for stages in {most, min(most, SHARED_MEMORY // 2 // (2 * step * (row + column)))}:
@@ -125,8 +127,8 @@ BUILT: dict[str, Pi0] = {}
 """The models of a worker."""
 
 
-def candidates(expert: Expert, rows: int, field: str, few: bool) -> Sequence[Any]:
-    """Return what a field may be."""
+def candidates(expert: Expert, rows: int, field: str, few: int) -> Sequence[Any]:
+    """Return what a field may be on few SMs, or all (0)."""
     heads = expert.heads * expert.size
     sizes = {'qkv': (heads + 2 * expert.size, expert.width), 'output': (expert.width, heads),
              'gate_up': (2 * expert.hidden, expert.width), 'down': (expert.width, expert.hidden),
@@ -139,12 +141,13 @@ def candidates(expert: Expert, rows: int, field: str, few: bool) -> Sequence[Any
 
 
 def improve(expert: Expert, given: Inputs, tiles: Tiles, field: str,
-            stream: torch.cuda.Stream | None, workers: Executor, architecture: str) -> Tiles:
+            stream: torch.cuda.Stream | None, few: int, workers: Executor,
+            architecture: str) -> Tiles:
     """Return tiles with the fastest candidate for one field."""
     batch = len(given.noise)
     rows = batch * given.cos.shape[2]
     tried = [replace(tiles, **{field: candidate})
-             for candidate in candidates(expert, rows, field, stream is not None)]
+             for candidate in candidates(expert, rows, field, few)]
     refused = workers.map(compile_step, [architecture] * len(tried), [batch] * len(tried), tried)
     fitting = [changed for changed, why in zip(tried, list(refused), strict=True) if not why]
     found = [(step_time(expert, given, changed, stream), changed) for changed in (tiles, *fitting)]
@@ -174,7 +177,7 @@ def main() -> None:
             tiles = for_batch(batch, arguments.sms or None)
             for _ in range(arguments.rounds):
                 for field in arguments.fields:
-                    tiles = improve(expert, given, tiles, field, stream, workers,
+                    tiles = improve(expert, given, tiles, field, stream, arguments.sms, workers,
                                     arguments.architecture)
             print(f'{batch}: {tiles}, {step_time(expert, given, tiles, stream, 200):.1f} us a '
                   'step', flush=True)

@@ -12,7 +12,7 @@ from torch import nn, Tensor
 import torch.nn.functional as F
 
 from robion_ros.models import layers, pi0_kernels
-from robion_ros.models.kernels.tiles import for_batch
+from robion_ros.models.kernels.tiles import for_batch, Tile
 from robion_ros.models.kernels.weights import Ends, Expert, Norms
 from robion_ros.models.pi0 import Pi0, Pi0Network
 from robion_ros.models.pi0_config import CONFIGS
@@ -173,6 +173,17 @@ class TestOnGpu:
         expected = reference(expert, given)
         assert error(given.noise, expected) > 0.05  # the steps do change something
         assert error(denoise(expert, given, space, tiles), expected) < TOLERANCE
+
+    @pytest.mark.parametrize('parts', [3, 5, 7])
+    def test_parts_may_be_of_unequal_depth(self, parts, experts, denoise):
+        from robion_ros.models.kernels.denoise import workspace
+        given = make_inputs(experts['pi0'], 2)
+        tile = Tile(128, 128, 64, 4, parts)
+        tiles = replace(for_batch(2, 28), output=tile, down=tile, mix=tile)
+        space = workspace(experts['pi0'], 2, 51, 817, tiles)
+        space.parts.fill_(math.nan)
+        assert error(denoise(experts['pi0'], given, space, tiles),
+                     reference(experts['pi0'], given)) < TOLERANCE
 
     def test_hidden_keys_change_nothing(self, experts, denoise):
         given = make_inputs(experts['pi0'], 2)

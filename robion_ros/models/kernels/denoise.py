@@ -96,10 +96,10 @@ def check(expert: Expert, tiles: Tiles) -> None:
             ('gate_up', tiles.gate_up, 2 * expert.hidden, expert.width),
             ('down', tiles.down, expert.width, expert.hidden),
             ('mix', tiles.mix, expert.width, expert.width)):
-        if columns % tile.columns or depth % (tile.parts * tile.depth):
+        if columns % tile.columns or depth % tile.depth or depth < tile.parts * tile.depth:
             raise ValueError(f'the weights of {name}, {columns} by {depth}, do not divide into '
-                             f'blocks of {tile.columns} by {tile.parts} times {tile.depth}: run '
-                             'the layers without kernels')
+                             f'blocks of {tile.columns} by {tile.depth}, in {tile.parts} parts: '
+                             'run the layers without kernels')
     if expert.size % tiles.qkv.columns:
         raise ValueError(f'heads of {expert.size} do not divide into blocks of '
                          f'{tiles.qkv.columns} columns: run the layers without kernels')

@@ -140,8 +140,8 @@ class Launcher:
     def _project(self, x: Tensor, weight: Tensor, tile: Tile) -> None:
         right = TensorDescriptor.from_tensor(weight, [tile.columns, tile.depth])
         self._product(matmul.project_kernel, x, right, weight.shape[0], tile)(
-            self.space.parts, self._rows, WIDTH=weight.shape[0],
-            DEPTH=weight.shape[1] // tile.parts)
+            self.space.parts, self._rows, WIDTH=weight.shape[0], DEPTH=weight.shape[1],
+            PARTS=tile.parts)
 
     def _qkv(self, weight: Tensor) -> None:
         e, s, (cos, sin) = self.expert, self.space, self.turn

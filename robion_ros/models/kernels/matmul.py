@@ -80,16 +80,26 @@ def gate_up_kernel(x, weights, hidden, rows, WIDTH: tl.constexpr, HIDDEN: tl.con
 
 @triton.jit
 def project_kernel(x, weights, parts, rows, WIDTH: tl.constexpr, DEPTH: tl.constexpr,
-                   BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-                   OVERLAP: tl.constexpr):
-    """Write fp32 parts [K / DEPTH, M, WIDTH] of a product, which whoever reads them adds up."""
+                   PARTS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+                   BLOCK_K: tl.constexpr, OVERLAP: tl.constexpr):
+    """
+    Write fp32 parts [PARTS, M, WIDTH] of a product, which whoever reads them adds up.
+
+    Of blocks of the DEPTH that PARTS do not divide, the first parts take one more.
+    """
+    REST: tl.constexpr = DEPTH // BLOCK_K % PARTS
     first_row, place = tl.program_id(0) * BLOCK_M, tl.program_id(1) * BLOCK_N
     part = tl.program_id(2)
+    depth = DEPTH // BLOCK_K // PARTS * BLOCK_K
+    start = part * depth
+    if REST:
+        start += tl.minimum(part, REST) * BLOCK_K
+        depth += tl.where(part < REST, BLOCK_K, 0)
     wait_for_kernel_before(OVERLAP)
     total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    for k in range(0, DEPTH, BLOCK_K):
-        right = weights.load([place, part * DEPTH + k])
-        total = tl.dot(x.load([first_row, part * DEPTH + k]), right.T, total)
+    for k in range(0, depth, BLOCK_K):
+        right = weights.load([place, start + k])
+        total = tl.dot(x.load([first_row, start + k]), right.T, total)
     row, column = first_row + tl.arange(0, BLOCK_M), place + tl.arange(0, BLOCK_N)
     tl.store(parts + (part * rows + row)[:, None] * WIDTH + column[None, :], total,
              (row < rows)[:, None])
