@@ -64,6 +64,11 @@ def _(x: list[int], weights: list[int], *_: Any, **__: Any) -> int:
     return 2 * math.prod(x) * weights[0]
 
 
+@register_flop_formula(torch.ops.aten._addmm_activation)
+def _(bias: list[int], left: list[int], right: list[int], *_: Any, **__: Any) -> int:
+    return 2 * math.prod(left) * right[1]
+
+
 def count_products(model: Any, inputs: Tensors) -> int:
     """Return the operations of the products in a VLM stage; layers do not run compiled then."""
     with torch.compiler.set_stance('force_eager'), FlopCounterMode(display=False) as counter:

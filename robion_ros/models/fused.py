@@ -39,14 +39,20 @@ def takes_attention(queries: Tensor, keys: Tensor, mask: Tensor | None) -> bool:
     """Say whether attend takes queries [B, H, T, D], keys [B, G, K, D] and a mask."""
     if mask is None or not can_run(queries):
         return False  # Without a mask, a library's kernel is as fast.
-    by_token = mask.shape[2] > 1
-    return (queries.shape[3] % 8 == 0 and queries.shape[3] <= 256 and mask.stride(3) == 1
-            and not (by_token and keys.shape[2] > MOST_KEYS_BY_TOKEN))
+    (batch, _, tokens, size), count = queries.shape, keys.shape[2]
+    by_key, by_token = (mask.shape == (batch, 1, rows, count) for rows in (1, tokens))
+    return (queries.numel() > 0 and count > 0 and size % 8 == 0 and size <= 256
+            and queries.stride(3) == mask.stride(3) == 1
+            and (by_key or (by_token and count <= MOST_KEYS_BY_TOKEN)))
 
 
 @torch.library.custom_op('robion::attend', mutates_args=(), device_types='cuda')
 def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-    """Return softmax(q k' / sqrt(D) + mask) v, [B, T, H, D]; mask is [B, 1, T or 1, K]."""
+    """
+    Return softmax(q k' / sqrt(D) + mask) v, [B, T, H, D]; mask is [B, 1, T or 1, K].
+
+    Whom -inf lets see nothing gets zeros.
+    """
     from robion_ros.models.kernels import prefix
     return prefix.attend(queries, keys, values, mask)
 
@@ -72,7 +78,8 @@ def takes_gated(x: Tensor, weights: Tensor) -> bool:
 def gated(x: Tensor, weights: Tensor, silu: bool) -> Tensor:
     """Return act(gate) * up [..., N], the halves of x weights'; act is GELU (tanh) or SiLU."""
     from robion_ros.models.kernels import gated as kernels
-    return kernels.gated(x.flatten(0, -2), weights, silu).view(*x.shape[:-1], -1)
+    rows = x.contiguous().flatten(0, -2)
+    return kernels.gated(rows, weights, silu).view(*x.shape[:-1], -1)
 
 
 @gated.register_fake
@@ -85,7 +92,7 @@ def add_norm(x: Tensor, change: Tensor, weight: Tensor, bias: Tensor,
              eps: float) -> tuple[Tensor, Tensor]:
     """Return x + change and its layer norm, [..., W] as both."""
     from robion_ros.models.kernels import layer_norm
-    return layer_norm.add_norm(x, change, weight, bias, eps)
+    return layer_norm.add_norm(x.contiguous(), change.contiguous(), weight, bias, eps)
 
 
 @add_norm.register_fake
@@ -108,7 +115,7 @@ def turn_heads(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int,
     cos and sin are those of layers.Rotary; values do not turn.
     """
     from robion_ros.models.kernels import turn
-    return turn.turn_heads(qkv, cos, sin, heads, size)
+    return turn.turn_heads(qkv.contiguous(), cos.contiguous(), sin.contiguous(), heads, size)
 
 
 @turn_heads.register_fake

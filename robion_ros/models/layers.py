@@ -83,12 +83,14 @@ class GatedMLP(nn.Module):
         self.gate_up = FusedLinear(width, {'gate_proj': hidden, 'up_proj': hidden})
         self.down_proj = nn.Linear(hidden, width, bias=False)
         self.activation = activation
+        self.silu = {F.silu: True, gelu_tanh: False}.get(activation)
+        """Which of the two that are fused with the product; None: neither."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the change of x [B, T, W]."""
         weight = self.gate_up.weight
-        if fused.takes_gated(x, weight):
-            return self.down_proj(fused.gated(x, weight, self.activation is F.silu))
+        if self.silu is not None and fused.takes_gated(x, weight):
+            return self.down_proj(fused.gated(x, weight, self.silu))
         gate, up = self.gate_up(x).chunk(2, -1)
         return self.down_proj(self.activation(gate) * up)
 

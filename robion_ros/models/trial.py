@@ -5,6 +5,7 @@ One request to a model outside of any engine, and how long its parts take.
 Knows no architecture; without graphs and company it is slower than what a server does.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -38,16 +39,19 @@ def run_once(model: Model, device: str, prompt: str = 'pick up the part') -> Tri
     spec, rng = model.spec, np.random.default_rng(0)
     images = tuple(rng.integers(0, 256, PICTURE, dtype=np.uint8) for _ in range(spec.cameras))
     seen = Observation(images, np.zeros(spec.state_size, np.float32), prompt, 0)
-    begin = _now(device)
-    inputs = {name: tensor[None].to(device) for name, tensor in model.preprocess(seen).items()}
-    ready = _now(device)
-    context = model.vlm(inputs)
-    read = _now(device)
-    actions = model.adit(context, model.noise([0]).to(device))
-    denoised = _now(device)
-    chunk = model.postprocess(actions[0], seen)
-    return Trial(ready - begin, read - ready, denoised - read, _now(device) - denoised,
-                 bool(np.isfinite(chunk).all()))
+    # Some kernels run on the device that is current, whatever they are given.
+    with nullcontext() if device == 'cpu' else torch.cuda.device(device):
+        begin = _now(device)
+        inputs = {name: tensor[None].to(device)
+                  for name, tensor in model.preprocess(seen).items()}
+        ready = _now(device)
+        context = model.vlm(inputs)
+        read = _now(device)
+        actions = model.adit(context, model.noise([0]).to(device))
+        denoised = _now(device)
+        chunk = model.postprocess(actions[0], seen)
+        return Trial(ready - begin, read - ready, denoised - read, _now(device) - denoised,
+                     bool(np.isfinite(chunk).all()))
 
 
 def _now(device: str) -> float:

@@ -62,6 +62,23 @@ class TestOnGpu:
         found = fused.attend(queries, *own.unbind(1), mask)
         assert error(found, attended(queries, *own.unbind(1), mask)) < TOLERANCE
 
+    @pytest.mark.parametrize('by_token', [False, True])
+    def test_attend_adds_any_mask_wherever_its_parts_lie(self, by_token):
+        queries, own = normal(3, 8, 90, 64), normal(3, 2, 4, 130, 64, seed=1)
+        mask = (2 * normal(3, 1, 200, 300, seed=2))[..., 7:97 if by_token else 8, 16:146]
+        found = fused.attend(queries, *own.unbind(1), mask)
+        assert error(found, attended(queries, *own.unbind(1), mask)) < TOLERANCE
+        same = mask[:1].expand(3, -1, -1, -1)
+        found = fused.attend(queries, *own.unbind(1), same)
+        assert error(found, attended(queries, *own.unbind(1), same)) < TOLERANCE
+
+    def test_attend_takes_scores_that_are_all_far_below_zero(self):
+        queries = torch.full((1, 2, 70, 64), 8.0, device='cuda').bfloat16()
+        keys, values = normal(1, 1, 90, 64) - 40, normal(1, 1, 90, 64, seed=1)
+        mask = torch.zeros(1, 1, 1, 90, device='cuda').bfloat16()
+        found = fused.attend(queries, keys, values, mask)
+        assert error(found, attended(queries, keys, values, mask)) < TOLERANCE
+
     def test_keys_that_are_hidden_change_nothing(self):
         queries, own = normal(2, 8, 200, 256), normal(2, 2, 1, 200, 256, seed=1)
         mask = key_mask(2, 200)
@@ -84,6 +101,17 @@ class TestOnGpu:
         act = F.silu if silu else layers.gelu_tanh
         assert error(fused.gated(x, weights, silu), act(gate) * up) < TOLERANCE
 
+    def test_gates_below_zero_are_those_of_the_activation(self):
+        weights = torch.zeros(256, 64, device='cuda').bfloat16()
+        weights[:128, 0], weights[128:, 0] = 1, 64
+        x = torch.zeros(1, 96, 64, device='cuda').bfloat16()
+        x[0, :, 0] = -torch.arange(1, 97, device='cuda') / 32
+        for silu, act in ((False, layers.gelu_tanh), (True, F.silu)):
+            gate = x[0, :, :1].double()
+            expected = (act(gate) * 64 * gate).expand(-1, 128)
+            torch.testing.assert_close(fused.gated(x, weights, silu)[0].double(), expected,
+                                       rtol=1e-2, atol=0)
+
     def test_a_gate_far_from_zero_is_no_nan(self):
         x, weights = torch.eye(128, device='cuda').bfloat16(), normal(256, 128) * 1e4
         gate, up = weights.double().t().chunk(2, -1)
@@ -98,6 +126,15 @@ class TestOnGpu:
         assert torch.equal(total, x + change)
         expected = F.layer_norm(total.double(), (width,), weight.double(), bias.double(), 1e-6)
         assert error(norm, expected) < TOLERANCE
+
+    def test_a_norm_is_that_of_the_rounded_sum_and_of_small_numbers(self):
+        weight, bias = (torch.full((1152,), value, device='cuda').bfloat16() for value in (1, 0))
+        large = torch.full((4, 1152), 256.0, device='cuda').bfloat16(), normal(4, 1152)
+        small = 1e-3 * normal(4, 1152), 1e-3 * normal(4, 1152, seed=1)
+        for x, change in (large, small):
+            _, norm = fused.add_norm(x, change, weight, bias, 1e-6)
+            expected = F.layer_norm((x + change).double(), (1152,), eps=1e-6)
+            assert error(norm, expected) < TOLERANCE
 
     @pytest.mark.parametrize(('heads', 'groups', 'size'), [(8, 1, 256), (15, 5, 64), (2, 2, 16)])
     @pytest.mark.parametrize('same', [False, True], ids=['places of each', 'of all'])
@@ -168,6 +205,9 @@ class TestOnGpu:
         assert not fused.takes_turn(x, 72)
         assert not fused.takes_attention(heads, keys, causal(4, 816, 816))
         assert not fused.takes_attention(heads.float(), keys.float(), mask)
+        assert not fused.takes_attention(heads, keys, mask[:1])
+        assert not fused.takes_attention(heads, keys, mask.expand(-1, 8, -1, -1))
+        assert not fused.takes_attention(heads[:0], keys[:0], mask[:0])
         assert not fused.takes_gated(x, normal(2 * 16380, 2048))
 
 

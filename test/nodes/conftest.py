@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
+from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,6 +32,8 @@ from robion_ros.srv import AssignRobots
 
 from ..waiting import holds, TIMEOUT, until
 
+PERIOD = 0.02
+"""Longer than the rate of FACTORY's models keeps two requests apart, s."""
 GRACE = 0.3
 """What must not happen is given so long to happen, s."""
 
@@ -216,19 +219,22 @@ class World:
                                (robot.front, robot.wrist, robot.joints, robot.prompt)), robot.name)
 
     def ready(self, *robots: Robot, server: str = 'server_0') -> None:
-        """Wait until robots and server hear each other, and every request has ended."""
+        """Wait until both sides hear each other, all requests have ended, and another may come."""
         for robot in robots:
             self.heard(robot)
-            heard = False
-            while not heard:  # A first chunk may be sent before the two know each other.
+            robot.chunks.clear()
+            while not robot.chunks:  # A first chunk may be sent before the two know each other.
                 robot.observe()
                 self.until(lambda robot=robot: self.robot_status(robot.name, server).ready)
-                self.until(lambda robot=robot: self.ended(robot.name, server))
-                status = self.robot_status(robot.name, server)
-                heard = status.state == RobotStatus.STANDBY or holds(
-                    lambda robot=robot, status=status: any(
-                        chunk.request == status.last_request for chunk in robot.chunks), 1.0)
+                if self.robot_status(robot.name, server).state == RobotStatus.STANDBY:
+                    break
+                holds(lambda robot=robot: robot.chunks, 1.0)
+            # Not what a status of before the last observation says.
+            newest = max((chunk.request for chunk in robot.chunks), default=0)
+            self.until(lambda robot=robot, newest=newest: self.ended(robot.name, server)
+                       and self.robot_status(robot.name, server).last_request >= newest)
             robot.chunks.clear()
+        sleep(PERIOD)  # An observation that comes sooner is left out.
 
     def hold(self, robot: Robot, fakes: Any, sec: int = 0) -> None:
         """Let the engine begin a lockstep for a robot that does not end before its gate opens."""
