@@ -39,11 +39,12 @@ def takes_attention(queries: Tensor, keys: Tensor, mask: Tensor | None) -> bool:
     """Say whether attend takes queries [B, H, T, D], keys [B, G, K, D] and a mask."""
     if mask is None or not can_run(queries):
         return False  # Without a mask, a library's kernel is as fast.
-    (batch, _, tokens, size), count = queries.shape, keys.shape[2]
-    by_key, by_token = (mask.shape == (batch, 1, rows, count) for rows in (1, tokens))
-    return (queries.numel() > 0 and count > 0 and size % 8 == 0 and size <= 256
-            and queries.stride(3) == mask.stride(3) == 1
-            and (by_key or (by_token and count <= MOST_KEYS_BY_TOKEN)))
+    batch, _, tokens, size = queries.shape
+    count = keys.shape[2]
+    by_key = mask.shape == (batch, 1, 1, count)
+    by_token = mask.shape == (batch, 1, tokens, count) and count <= MOST_KEYS_BY_TOKEN
+    return ((by_key or by_token) and queries.numel() > 0 and count > 0 and size % 8 == 0
+            and size <= 256 and queries.stride(3) == 1 and mask.stride(3) == 1)
 
 
 @torch.library.custom_op('robion::attend', mutates_args=(), device_types='cuda')
