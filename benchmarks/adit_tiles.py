@@ -46,19 +46,19 @@ def make_model(architecture: str) -> Pi0:
 
 
 def tiles_of_product(columns: int, depth: int, in_parts: bool, rows: int,
-                     few: int) -> Iterator[Tile]:
-    """Yield blocks of a product of rows with weights [columns, depth], for few SMs or all (0)."""
+                     sms: int) -> Iterator[Tile]:
+    """Yield blocks of a product of rows with weights [columns, depth], for so many SMs or all."""
     whole = torch.cuda.get_device_properties('cuda').multi_processor_count
-    parts_tried = ((1, 2, 3, 4, 5, 6, 7) if few else (2, 4, 8)) if in_parts else (1,)
+    parts_tried = ((1, 2, 3, 4, 5, 6, 7) if sms else (2, 4, 8)) if in_parts else (1,)
     for row, column, step, parts, warps in product(
-            (64, 128, 256), (64, 128, 256) if few else (32, 64, 128, 256),
-            (64, 128) if few else (64, 128, 256), parts_tried, (4, 8)):
+            (64, 128, 256), (64, 128, 256) if sms else (32, 64, 128, 256),
+            (64, 128) if sms else (64, 128, 256), parts_tried, (4, 8)):
         most = min(SHARED_MEMORY // (2 * step * (row + column)), depth // parts // step)
         blocks = math.ceil(rows / row) * (columns // column) * parts
         if (row >= 2 * rows or not 512 * warps <= row * column <= 4096 * warps
-                or not (few or whole / 2 <= blocks <= 2 * whole)
+                or not (sms or whole / 2 <= blocks <= 2 * whole)
                 # Odd parts are for an even load, and cost adding up.
-                or (parts not in (1, 2, 4, 8) and blocks % few and few - blocks % few > few / 4)):
+                or (parts not in (1, 2, 4, 8) and -blocks % sms > sms / 4)):
             continue
         # Half the memory lets a block of the next kernel in beside this one.
         for stages in {most, min(most, SHARED_MEMORY // 2 // (2 * step * (row + column)))}:
@@ -127,8 +127,8 @@ BUILT: dict[str, Pi0] = {}
 """The models of a worker."""
 
 
-def candidates(expert: Expert, rows: int, field: str, few: int) -> Sequence[Any]:
-    """Return what a field may be on few SMs, or all (0)."""
+def candidates(expert: Expert, rows: int, field: str, sms: int) -> Sequence[Any]:
+    """Return what a field may be."""
     heads = expert.heads * expert.size
     sizes = {'qkv': (heads + 2 * expert.size, expert.width), 'output': (expert.width, heads),
              'gate_up': (2 * expert.hidden, expert.width), 'down': (expert.width, expert.hidden),
@@ -136,18 +136,18 @@ def candidates(expert: Expert, rows: int, field: str, few: int) -> Sequence[Any]
     if field == 'attention':
         return tuple(spans(expert.size))
     if field in sizes:
-        return tuple(tiles_of_product(*sizes[field], field not in ('qkv', 'gate_up'), rows, few))
+        return tuple(tiles_of_product(*sizes[field], field not in ('qkv', 'gate_up'), rows, sms))
     return 1, 2, 4, 8
 
 
 def improve(expert: Expert, given: Inputs, tiles: Tiles, field: str,
-            stream: torch.cuda.Stream | None, few: int, workers: Executor,
+            stream: torch.cuda.Stream | None, sms: int, workers: Executor,
             architecture: str) -> Tiles:
     """Return tiles with the fastest candidate for one field."""
     batch = len(given.noise)
     rows = batch * given.cos.shape[2]
     tried = [replace(tiles, **{field: candidate})
-             for candidate in candidates(expert, rows, field, few)]
+             for candidate in candidates(expert, rows, field, sms)]
     refused = workers.map(compile_step, [architecture] * len(tried), [batch] * len(tried), tried)
     fitting = [changed for changed, why in zip(tried, list(refused), strict=True) if not why]
     found = [(step_time(expert, given, changed, stream), changed) for changed in (tiles, *fitting)]
@@ -177,8 +177,8 @@ def main() -> None:
             tiles = for_batch(batch, arguments.sms or None)
             for _ in range(arguments.rounds):
                 for field in arguments.fields:
-                    tiles = improve(expert, given, tiles, field, stream, arguments.sms, workers,
-                                    arguments.architecture)
+                    tiles = improve(expert, given, tiles, field, stream, arguments.sms,
+                                    workers, arguments.architecture)
             print(f'{batch}: {tiles}, {step_time(expert, given, tiles, stream, 200):.1f} us a '
                   'step', flush=True)
 

@@ -114,4 +114,5 @@ def reference(expert: Expert, given: Inputs) -> Tensor:
 
 
 def error(found: Tensor, expected: Tensor) -> float:
+    assert found.shape == expected.shape
     return ((found.double() - expected).norm() / expected.norm()).item()

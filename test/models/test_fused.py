@@ -11,6 +11,8 @@ import torch.nn.functional as F
 
 from robion_ros.models import fused, layers
 
+from .experts import error
+
 TOLERANCE = 6e-3
 """Of the error's norm, relative to the result's: bf16 keeps 8 bits, 4e-3."""
 
@@ -21,11 +23,6 @@ gpu = [pytest.mark.gpu,
 def normal(*shape: int, seed: int = 0, device: str = 'cuda') -> Tensor:
     generator = torch.Generator(device).manual_seed(seed)
     return torch.randn(shape, device=device, generator=generator).bfloat16()
-
-
-def error(found: Tensor, expected: Tensor) -> float:
-    assert found.shape == expected.shape
-    return ((found.double() - expected).norm() / expected.norm()).item()
 
 
 def key_mask(batch: int, keys: int, seed: int = 0) -> Tensor:

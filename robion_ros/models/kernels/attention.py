@@ -80,11 +80,21 @@ def attend_kernel(queries, own, past, valid, found, weight, valid_batch, keys,
 def fold(query, k, v, seen, most, norm, total, SCALE: tl.constexpr):
     """Let a tile of keys and values into the running softmax."""
     scores = tl.where(seen, tl.dot(query, k.T) * SCALE, HIDDEN_SCORE)
+    most, norm, shares, shrink = weigh(scores, most, norm)
+    return most, norm, tl.dot(shares.to(tl.bfloat16), v, total * shrink[:, None])
+
+
+@triton.jit
+def weigh(scores, most, norm):
+    """
+    Let a tile of scores, binary logarithms, into the running softmax.
+
+    Also returns the shares of the tile, and by how much the total before it shrinks.
+    """
     higher = tl.maximum(most, tl.max(scores, 1))
     shrink = tl.exp2(most - higher)
     shares = tl.exp2(scores - higher[:, None])
-    norm = norm * shrink + tl.sum(shares, 1)
-    return higher, norm, tl.dot(shares.to(tl.bfloat16), v, total * shrink[:, None])
+    return higher, norm * shrink + tl.sum(shares, 1), shares, shrink
 
 
 @triton.jit

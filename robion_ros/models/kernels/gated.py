@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from robion_ros.models.kernels.matmul import gelu
 from robion_ros.models.kernels.tiles import GATED
 
 
@@ -30,9 +31,7 @@ def gated_kernel(x, weights, hidden, rows, WIDTH: tl.constexpr, HIDDEN: tl.const
         left = x.load([first_row, k])
         gate = tl.dot(left, weights.load([place, k]).T, gate)
         up = tl.dot(left, weights.load([HIDDEN + place, k]).T, up)
-    # tanh of GELU written as a sigmoid: gelu(x) = x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)).
-    inner = gate if SILU else gate * (1.5957691216057308 + 0.07135481627159881 * gate * gate)
-    result = gate / (1 + tl.exp(-inner)) * up
+    result = (gate / (1 + tl.exp(-gate)) if SILU else gelu(gate)) * up
     row, column = first_row + tl.arange(0, BLOCK_M), place + tl.arange(0, BLOCK_N)
     tl.store(hidden + row[:, None] * HIDDEN + column[None, :], result.to(tl.bfloat16),
              (row < rows)[:, None])

@@ -62,6 +62,13 @@ def qkv_kernel(x, weights, cos, sin, qkv, rows, turn_batch, turn_token,
 
 
 @triton.jit
+def gelu(x):
+    """Return x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)), which is GELU by its tanh."""
+    inner = x * (1.5957691216057308 + 0.07135481627159881 * x * x)
+    return x / (1 + tl.exp(-inner))
+
+
+@triton.jit
 def gate_up_kernel(x, weights, hidden, rows, WIDTH: tl.constexpr, HIDDEN: tl.constexpr,
                    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
                    OVERLAP: tl.constexpr):
@@ -71,9 +78,7 @@ def gate_up_kernel(x, weights, hidden, rows, WIDTH: tl.constexpr, HIDDEN: tl.con
     row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     wait_for_kernel_before(OVERLAP)
     gate, up = paired_product(x, weights, 0, place, WIDTH, BLOCK_M, BLOCK_N, BLOCK_K)
-    # tanh written as a sigmoid: gelu(x) = x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)).
-    inner = gate * (1.5957691216057308 + 0.07135481627159881 * gate * gate)
-    result = gate / (1 + tl.exp(-inner)) * up
+    result = gelu(gate) * up
     target = row[:, None] * HIDDEN + (place + tl.arange(0, half))[None, :]
     tl.store(hidden + target, result.to(tl.bfloat16), (row < rows)[:, None])
 

@@ -16,6 +16,8 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from robion_ros.models.kernels.attention import HIDDEN_SCORE, weigh
+
 LOG2_E: tl.constexpr = tl.constexpr(math.log2(math.e))
 """Softmax is computed with powers of two."""
 
@@ -41,7 +43,7 @@ def attention_kernel(queries, keys, values, mask, output, tokens, count, query_b
     query = tl.load(queries + place[:, None] + size[None, :], exists, 0.0)
     mask += batch * mask_batch
     # Finite, so that keys that nobody may see weigh nothing, also where they come first.
-    most = tl.full((BLOCK_M,), -1e30, tl.float32)
+    most = tl.full((BLOCK_M,), HIDDEN_SCORE, tl.float32)
     norm = tl.zeros((BLOCK_M,), tl.float32)
     total = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
     for start in range(0, count, BLOCK_N):
@@ -55,10 +57,7 @@ def attention_kernel(queries, keys, values, mask, output, tokens, count, query_b
         else:
             hidden = tl.load(mask + start + key, there, -float('inf'))
             scores += hidden.to(tl.float32)[None, :] * LOG2_E
-        higher = tl.maximum(most, tl.max(scores, 1))
-        shares = tl.exp2(scores - higher[:, None])
-        shrink = tl.exp2(most - higher)
-        most, norm = higher, norm * shrink + tl.sum(shares, 1)
+        most, norm, shares, shrink = weigh(scores, most, norm)
         v = values.load([batch, group, start, 0]).reshape(BLOCK_N, BLOCK_D)
         total = tl.dot(shares.to(tl.bfloat16), v, total * shrink[:, None])
     total /= tl.where(norm > 0, norm, 1.0)[:, None]  # A row that sees nothing gets zeros.
