@@ -26,9 +26,9 @@ import torch.nn.functional as F
 from torch.profiler import profile, ProfilerActivity
 
 from robion_ros.config import CameraConfig, ModelConfig
-from robion_ros.models import layers
 from robion_ros.models.pi0_kernels import make_expert
 from robion_ros.models.registry import load
+from robion_ros.models.rotary import positions, rotary
 
 INPUTS, REPLAYS = 4, 100
 JOINTS = tuple(f'joint_{index}' for index in range(1, 8))
@@ -71,11 +71,11 @@ def make_inputs(model: Any, batch: int, seed: int) -> Inputs:
 
     valid = torch.rand(batch, c.prefix_tokens, device='cuda', generator=generator) < 0.95
     own = c.own_tokens
-    places = layers.positions(F.pad(valid, (0, own), value=True))[:, -own:]
+    places = positions(F.pad(valid, (0, own), value=True))[:, -own:]
     state = normal(batch, c.padded_size)
     return Inputs(normal(batch, c.horizon, c.padded_size),
                   normal(batch, c.layers, 2, 1, c.prefix_tokens, c.head_size).bfloat16(), valid,
-                  *layers.rotary(places, c.head_size), state,
+                  *rotary(places, c.head_size), state,
                   state if c.adaptive else model.network.state_proj(state))
 
 

@@ -12,7 +12,8 @@ import torch
 from torch import nn, Tensor
 import torch.nn.functional as F
 
-from robion_ros.models.layers import Attention, GatedMLP, gelu_tanh, Rotary
+from robion_ros.models.layers import Attention, GatedMLP, gelu_tanh
+from robion_ros.models.rotary import Rotary
 
 
 class GemmaNorm(nn.Module):

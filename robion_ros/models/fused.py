@@ -113,7 +113,7 @@ def turn_heads(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int,
     """
     Turn qkv [B, T, (H + 2 G) D] into queries [B, T, H, D] and keys and values [B, 2, G, T, D].
 
-    cos and sin are those of layers.Rotary; values do not turn.
+    cos and sin are those of rotary.Rotary; values do not turn.
     """
     from robion_ros.models.kernels import turn
     return turn.turn_heads(qkv.contiguous(), cos.contiguous(), sin.contiguous(), heads, size)

@@ -32,6 +32,7 @@ from robion_ros.models.gr00t_config import CONFIGS, FULL, Gr00tConfig, KEYS
 from robion_ros.models.gr00t_network import Gr00tNetwork, STEP_WIDTH
 from robion_ros.models.gr00t_processing import Gr00tProcessing
 from robion_ros.models.protocol import Tensors
+from robion_ros.models.rotary import positions, RotaryTable
 
 LAYERS = layers.DecoderLayer, AdapterLayer, CrossLayer, SelfLayer
 """What runs compiled on a GPU."""
@@ -50,10 +51,10 @@ class Gr00t(FamilyModel):
                  processing: Gr00tProcessing | None = None) -> None:
         super().__init__(network, processing or Gr00tProcessing.made_up(config))
         with torch.no_grad():
-            self._prepare_times()
+            self._prepare()
 
-    def _prepare_times(self) -> None:
-        """Compute what depends on the step and the weights alone, once."""
+    def _prepare(self) -> None:
+        """Compute what no request changes, once."""
         net, c = self.network, self.config
         first, second = net.action_encoder['W1'], net.action_encoder['W2']
         place = first.weight.device
@@ -75,6 +76,7 @@ class Gr00t(FamilyModel):
         self.out_weight = narrow.weight @ out.weight
         self.out_bias = F.linear(out.bias, narrow.weight, narrow.bias)
         self.places = net.position_embedding.weight[:c.horizon]
+        self.turn = RotaryTable(c.context_tokens, c.head_size, place, c.rotary_base)
 
     @torch.inference_mode()
     def vlm(self, inputs: Tensors) -> Tensors:
@@ -95,14 +97,14 @@ class Gr00t(FamilyModel):
 
     def read(self, inputs: Tensors) -> tuple[Tensor, Tensor]:
         """Return what the language model makes of the context, [B, K, W], and what is valid."""
-        net, c = self.network, self.config
+        net = self.network
         images = inputs['images'].float() / 127.5 - 1
         seen = net.multi_modal_projector(net.vision_tower(images.flatten(0, 1)))
         seen = seen.unflatten(0, images.shape[:2])
         seen_valid = inputs['image_mask'][..., None].expand(seen.shape[:3])
         x = self._interleaved(net.embed_tokens(inputs['tokens']), seen)
         valid = self._interleaved(inputs['token_mask'], seen_valid)
-        turn = layers.rotary(layers.positions(valid), c.head_size, c.rotary_base)
+        turn = self.turn(positions(valid))
         hidden = torch.full(x.shape[1:2] * 2, -math.inf, dtype=x.dtype, device=x.device).triu(1)
         mask = layers.attention_mask(valid, x.dtype) + hidden
         for layer in net.language_model:

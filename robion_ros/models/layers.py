@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What the models are built of: attention, transformer layers, positions, masks, random weights.
+What the models are built of: attention, transformer layers, masks, random weights.
 
 Parameters are named as in Hugging Face checkpoints. Shapes never depend on values, so whatever
 is built of these can be captured as a CUDA graph. Knows neither robots nor checkpoint files.
@@ -18,9 +18,7 @@ from torch import nn, Tensor
 import torch.nn.functional as F
 
 from robion_ros.models import fused
-
-Rotary = tuple[Tensor, Tensor]
-"""Cosines and signed sines of the tokens' positions: [B, 1, T, D] each."""
+from robion_ros.models.rotary import Rotary, rotate
 
 gelu_tanh = partial(F.gelu, approximate='tanh')
 plain_norm = partial(nn.RMSNorm, eps=1e-6)
@@ -215,29 +213,6 @@ def attention_mask(valid: Tensor, dtype: torch.dtype) -> Tensor:
     """Turn which tokens exist, bool [B, K], into a mask that hides the others from everybody."""
     mask = torch.zeros_like(valid, dtype=dtype).masked_fill(~valid, -math.inf)
     return mask[:, None, None]
-
-
-def positions(valid: Tensor) -> Tensor:
-    """Count the tokens that exist, from 0: bool [B, T] to int64 [B, T]."""
-    return valid.cumsum(1) - 1
-
-
-def rotary(places: Tensor, head_size: int, base: float = 10_000.0) -> Rotary:
-    """Return what rotate needs for tokens at places [B, T]."""
-    half = torch.arange(head_size // 2, device=places.device) / (head_size // 2)
-    return turned(places[..., None] * base ** -half)
-
-
-def turned(angles: Tensor) -> Rotary:
-    """Return what rotate needs for tokens whose pairs turn by angles [B, T, D / 2]."""
-    cos, sin = angles[:, None].cos(), angles[:, None].sin()
-    return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
-
-
-def rotate(x: Tensor, turn: Rotary) -> Tensor:
-    """Rotate heads [B, H, T, D] to their positions; the halves of D are the coordinates."""
-    cos, sin = turn
-    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin).to(x.dtype)
 
 
 def keys_values(layers: Iterable[Any], x: Tensor, turn: Rotary, mask: Tensor,

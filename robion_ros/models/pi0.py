@@ -26,6 +26,7 @@ from robion_ros.models.pi0_kernels import open_kernels, Pi0Kernels
 from robion_ros.models.pi0_processing import Pi0Processing
 from robion_ros.models.policy_processing import PolicyProcessing
 from robion_ros.models.protocol import Tensors
+from robion_ros.models.rotary import positions, Rotary, RotaryTable
 
 LAYERS = layers.DecoderLayer, ExpertLayer
 """What runs compiled on a GPU."""
@@ -86,12 +87,12 @@ class Pi0(FamilyModel):
                  processing: PolicyProcessing | None = None) -> None:
         super().__init__(network, processing or Pi0Processing(config))
         with torch.no_grad():
-            self._prepare_times()
+            self._prepare()
         self.kernels: Pi0Kernels | None = None
         """What the ADiT stage runs on instead of the layers, where a GPU can."""
 
-    def _prepare_times(self) -> None:
-        """Compute what depends on the step and the weights alone, once."""
+    def _prepare(self) -> None:
+        """Compute what no request changes, once."""
         net, c = self.network, self.config
         inward = net.action_in_proj
         times = layers.time_embedding(c.times, c.expert_width, c.shortest_period,
@@ -111,6 +112,10 @@ class Pi0(FamilyModel):
         """[steps, layers, 2, 3, W]."""
         self.last_norms = net.norm.modulation(times)
         """[steps, 3, W]."""
+        device = inward.weight.device
+        self.turn = RotaryTable(c.prefix_tokens + c.own_tokens, c.head_size, device)
+        self.own_places = torch.arange(c.own_tokens, device=device)
+        """Of the tokens behind the prefix, counted from its end."""
 
     @torch.inference_mode()
     def vlm(self, inputs: Tensors) -> Tensors:
@@ -128,7 +133,7 @@ class Pi0(FamilyModel):
         prefix = torch.cat((seen.flatten(1, 2), words), 1)
         seen_valid = inputs['image_mask'][..., None].expand(seen.shape[:3]).flatten(1)
         valid = torch.cat((seen_valid, inputs['token_mask']), 1)
-        cache = layers.keys_values(net.language_model, prefix, self.turn(layers.positions(valid)),
+        cache = layers.keys_values(net.language_model, prefix, self.turn(positions(valid)),
                                    layers.attention_mask(valid, prefix.dtype))
         own = {} if c.adaptive else {'state': inputs['state']}
         return {'cache': cache, 'valid': valid, **own}
@@ -155,24 +160,24 @@ class Pi0(FamilyModel):
         layers: cache [B, layers, 2, G, K, D], of whose K tokens the last are the actions and the
         one before them the state, and mask [B, 1, 1, K].
         """
-        c = self.config
-        valid = F.pad(context['valid'], (0, c.own_tokens), value=True)
-        turn = self.turn(layers.positions(valid)[:, -c.own_tokens:])
+        c, valid = self.config, context['valid']
+        turn = self.turn(valid.sum(1, keepdim=True) + self.own_places)
         if self.kernels:
             own = {} if c.adaptive else {'first': self.network.state_proj(context['state'])}
-            return {'cache': context['cache'], 'valid': context['valid'], 'cos': turn[0],
-                    'sin': turn[1], **own}
+            return {'cache': context['cache'], 'valid': valid, 'cos': turn[0], 'sin': turn[1],
+                    **own}
         # Tokens that nobody sees make the number of keys a multiple of eight.
-        spare = -valid.shape[1] % 8
+        spare = -(valid.shape[1] + c.own_tokens) % 8
         cache = F.pad(context['cache'], (0, 0, spare, c.own_tokens))
-        mask = layers.attention_mask(F.pad(valid, (spare, 0), value=False), cache.dtype)
+        valid = F.pad(F.pad(valid, (spare, 0), value=False), (0, c.own_tokens), value=True)
+        mask = layers.attention_mask(valid, cache.dtype)
         if not c.adaptive:
             self.remember_state(context['state'], cache, mask, turn)
         cos, sin = (table[:, :, -c.horizon:] for table in turn)
         return {'cache': cache, 'mask': mask, 'cos': cos, 'sin': sin}
 
     def remember_state(self, state: Tensor, cache: Tensor, mask: Tensor,
-                       turn: layers.Rotary) -> None:
+                       turn: Rotary) -> None:
         """Write the keys and values of pi0's state token into cache, before the actions'."""
         actions = self.config.horizon
         x = self.network.state_proj(state)[:, None].to(cache.dtype)
@@ -203,10 +208,6 @@ class Pi0(FamilyModel):
         for layer, room, norm in zip(net.expert, cache.unbind(1), norms, strict=True):
             x = layer(x, turn, begun['mask'], room, norm)
         return net.action_out_proj(modulated(x.float(), last))
-
-    def turn(self, places: Tensor) -> layers.Rotary:
-        """Return the rotation of tokens at places [B, T]."""
-        return layers.rotary(places, self.config.head_size)
 
 
 def open_pi0(config: Pi0Config, network: Pi0Network, processing: PolicyProcessing) -> Pi0:

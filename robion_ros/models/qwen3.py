@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 import torch.nn.functional as F
 
-from robion_ros.models.layers import Attention, DecoderLayer, PreciseNorm, Rotary, rotate
+from robion_ros.models.layers import Attention, DecoderLayer, PreciseNorm
+from robion_ros.models.rotary import Rotary, rotate
 
 qwen_norm = partial(PreciseNorm, eps=1e-6)
 

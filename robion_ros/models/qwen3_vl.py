@@ -15,7 +15,8 @@ import torch
 from torch import nn, Tensor
 import torch.nn.functional as F
 
-from robion_ros.models.layers import gelu_tanh, Rotary, rotate, turned
+from robion_ros.models.layers import gelu_tanh
+from robion_ros.models.rotary import Rotary, rotate, turned
 
 ABSENT = 2**30
 """Order of a token that does not exist: behind all others."""

@@ -21,6 +21,7 @@ from robion_ros.models import layers, pictures
 from robion_ros.models.family import Family, FamilyModel, without_checkpoint
 from robion_ros.models.policy_processing import PolicyProcessing
 from robion_ros.models.protocol import Tensors
+from robion_ros.models.rotary import positions, RotaryTable
 from robion_ros.models.smolvla_checkpoint import read_folder
 from robion_ros.models.smolvla_config import CONFIGS, KEYS, SMOLVLA, SmolvlaConfig
 from robion_ros.models.smolvla_expert import JointLayer, PrefixLayer, project_again, projections
@@ -108,8 +109,10 @@ class Smolvla(FamilyModel):
         self.seen_scale = scale.item()
         """Of pictures: rounded to their type, as lerobot does, while that of words is not."""
         self.again = projections([layer for layer in net.expert if isinstance(layer, PrefixLayer)])
-        places = torch.arange(c.horizon, device=device)[None]
-        self.first_turn = torch.stack(self.turn(places))
+        self.turn = RotaryTable(c.prefix_tokens + c.horizon, c.head_size, device)
+        self.own_places = torch.arange(c.horizon, device=device)
+        """Of the actions, counted from the end of the prefix."""
+        self.first_turn = torch.stack(self.turn(self.own_places[None]))
         """Of actions that are counted from 0."""
         ahead = torch.full((c.horizon, c.horizon), -math.inf, device=device)
         self.ahead = ahead.triu(1).to(self.again.dtype)
@@ -146,7 +149,7 @@ class Smolvla(FamilyModel):
         others = F.pad(mask[..., :-1], (0, 1), value=-math.inf)
         mask = torch.cat((others.expand(-1, -1, valid.shape[1] - 1, -1), mask), 2)
         cache = layers.keys_values(self.network.language_model, prefix,
-                                   self.turn(layers.positions(valid)), mask).unbind(1)
+                                   self.turn(positions(valid)), mask).unbind(1)
         return {'joint': torch.stack([cache[index] for index in c.joint], 1),
                 'prefix': project_again([cache[index] for index in c.crossed], self.again),
                 'valid': valid}
@@ -168,9 +171,8 @@ class Smolvla(FamilyModel):
         and sin [B, 1, T, D], the turn of actions that are counted from the prefix.
         """
         horizon, seen = self.config.horizon, context['valid']
-        valid = F.pad(seen, (0, horizon), value=True)
-        cos, sin = self.turn(layers.positions(valid)[:, -horizon:])
-        spare = -valid.shape[1] % 8
+        cos, sin = self.turn(seen.sum(1, keepdim=True) + self.own_places)
+        spare = -(seen.shape[1] + horizon) % 8
         joint = F.pad(context['joint'], (0, 0, spare, horizon))
         mask = layers.attention_mask(F.pad(seen, (spare, 0), value=False), joint.dtype)
         own = self.ahead.expand(len(seen), 1, -1, -1)
@@ -198,10 +200,6 @@ class Smolvla(FamilyModel):
                  layer(x, first, begun['prefix_mask'], next(prefix)))
         velocity: Tensor = net.action_out_proj(net.norm(x.float()))
         return velocity
-
-    def turn(self, places: Tensor) -> layers.Rotary:
-        """Return the rotation of tokens at places [B, T]."""
-        return layers.rotary(places, self.config.head_size)
 
 
 def made_up(model: ModelConfig, config: SmolvlaConfig) -> PolicyProcessing:

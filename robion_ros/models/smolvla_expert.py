@@ -13,7 +13,8 @@ from torch import nn, Tensor
 import torch.nn.functional as F
 
 from robion_ros.models.expert import attend_few
-from robion_ros.models.layers import Attention, GatedMLP, Rotary, rotate
+from robion_ros.models.layers import Attention, GatedMLP
+from robion_ros.models.rotary import Rotary, rotate
 
 
 class PrefixAttention(nn.Module):

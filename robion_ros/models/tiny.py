@@ -25,6 +25,7 @@ from robion_ros.models import checkpoint, layers, processing
 from robion_ros.models.description import Description, misfits
 from robion_ros.models.hub import locate
 from robion_ros.models.protocol import ModelSpec, Tensors
+from robion_ros.models.rotary import positions, Rotary, rotary
 from robion_ros.models.tokenizer import byte_tokens, PADDING, VOCABULARY
 
 
@@ -167,13 +168,13 @@ class Tiny:
         prefix = torch.cat((seen.flatten(1, 2), words), 1)
         seen_valid = inputs['image_mask'][..., None].expand(seen.shape[:3]).flatten(1)
         valid = torch.cat((seen_valid, inputs['token_mask']), 1)
-        past = layers.keys_values(net.language_model, prefix, self.turn(layers.positions(valid)),
+        past = layers.keys_values(net.language_model, prefix, self.turn(positions(valid)),
                                   layers.attention_mask(valid, prefix.dtype))
 
         # The state's token sees no actions, so that it does not change from step to step.
         state = net.state_proj(inputs['state'])[:, None]
         valid = F.pad(valid, (0, 1), value=True)
-        own = layers.keys_values(net.expert, state, self.turn(layers.positions(valid)[:, -1:]),
+        own = layers.keys_values(net.expert, state, self.turn(positions(valid)[:, -1:]),
                                  layers.attention_mask(valid, state.dtype), past)
         return {'cache': torch.cat((past, own), 4), 'valid': valid}
 
@@ -182,7 +183,7 @@ class Tiny:
         """Integrate the velocity from time 1, noise, to time 0, actions."""
         horizon = self.config.horizon
         valid = F.pad(context['valid'], (0, horizon), value=True)
-        turn = self.turn(layers.positions(valid)[:, -horizon:])
+        turn = self.turn(positions(valid)[:, -horizon:])
         mask = layers.attention_mask(valid, noise.dtype)
         past = context['cache'].unbind(1)
         actions = noise
@@ -201,7 +202,7 @@ class Tiny:
         """Turn a context into what every step needs."""
         horizon = self.config.horizon
         valid = F.pad(context['valid'], (0, horizon), value=True)
-        cos, sin = self.turn(layers.positions(valid)[:, -horizon:])
+        cos, sin = self.turn(positions(valid)[:, -horizon:])
         return {'cache': context['cache'], 'cos': cos, 'sin': sin,
                 'mask': layers.attention_mask(valid, context['cache'].dtype)}
 
@@ -213,7 +214,7 @@ class Tiny:
                                  begun['cache'].unbind(1))
         return actions - velocity / self.config.steps
 
-    def velocity(self, actions: Tensor, time: Tensor, turn: layers.Rotary, mask: Tensor,
+    def velocity(self, actions: Tensor, time: Tensor, turn: Rotary, mask: Tensor,
                  past: Sequence[Tensor]) -> Tensor:
         """Run the action expert once: where actions [B, T, A'] move at a time."""
         net = self.network
@@ -223,9 +224,9 @@ class Tiny:
             x, _ = layer(x, turn, mask, before)
         return net.action_out_proj(net.norm(x))
 
-    def turn(self, places: Tensor) -> layers.Rotary:
+    def turn(self, places: Tensor) -> Rotary:
         """Return the rotation of tokens at places [B, T]."""
-        return layers.rotary(places, self.config.head_size)
+        return rotary(places, self.config.head_size)
 
     def noise(self, seeds: Sequence[int]) -> Tensor:
         """Draw the noise [B, T, A'] of a batch on the CPU, row i from seeds[i] alone."""

@@ -21,6 +21,7 @@ from robion_ros.models import layers, qwen3_vl
 from robion_ros.models.family import Family, FamilyModel, without_checkpoint
 from robion_ros.models.protocol import Tensors
 from robion_ros.models.qwen3 import Qwen3Layer
+from robion_ros.models.rotary import Rotary, turned
 from robion_ros.models.xiaomi_checkpoint import read_folder
 from robion_ros.models.xiaomi_config import CONFIGS, KEYS, OWN, XIAOMI, XiaomiConfig
 from robion_ros.models.xiaomi_expert import XiaomiLayer
@@ -207,10 +208,10 @@ class Xiaomi(FamilyModel):
         found: Tensor = net.action_output_layer(x[:, OWN:].float())
         return found
 
-    def turn(self, places: Tensor) -> layers.Rotary:
+    def turn(self, places: Tensor) -> Rotary:
         """Return the rotation of tokens at places int64 [B, 3, T] along time, row and column."""
         of_pair = places.index_select(1, self.axes).transpose(1, 2)
-        return layers.turned(of_pair * self.frequencies)
+        return turned(of_pair * self.frequencies)
 
 
 def mask_of(own: Tensor, valid: Tensor, cache: Tensor) -> Tensor:

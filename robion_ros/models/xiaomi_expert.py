@@ -10,8 +10,9 @@ import torch
 from torch import nn, Tensor
 import torch.nn.functional as F
 
-from robion_ros.models.layers import GatedMLP, Rotary, rotate
+from robion_ros.models.layers import GatedMLP
 from robion_ros.models.qwen3 import qwen_norm
+from robion_ros.models.rotary import Rotary, rotate
 
 
 class XiaomiAttention(nn.Module):

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from robion_ros.models import layers
 from robion_ros.models.kernels.weights import Ends, Expert, Norms
+from robion_ros.models.rotary import positions, Rotary, rotary
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Inputs:
     noise: Tensor
     cache: Tensor
     valid: Tensor
-    turn: layers.Rotary
+    turn: Rotary
     first: Tensor | None = None
 
     def tensors(self) -> tuple[Tensor, ...]:
@@ -73,8 +74,8 @@ def make_inputs(expert: Expert, batch: int, keys: int = 817, horizon: int = 50,
     valid[0, keys // 2:] = False  # whole blocks of keys that do not exist
     first = None if expert.norms.adaptive else normal(batch, expert.width)
     own = horizon + (first is not None)
-    places = layers.positions(F.pad(valid, (0, own), value=True))[:, -own:]
-    return Inputs(noise, cache, valid, layers.rotary(places, expert.size), first)
+    places = positions(F.pad(valid, (0, own), value=True))[:, -own:]
+    return Inputs(noise, cache, valid, rotary(places, expert.size), first)
 
 
 def reference(expert: Expert, given: Inputs) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 
 from robion_ros.models import layers
 from robion_ros.models.expert import AdaptiveNorm, attend_few, ExpertLayer, GemmaNorm, modulated
+from robion_ros.models.rotary import rotary
 
 
 def tokens(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -35,7 +36,7 @@ def test_closed_gates_leave_the_tokens_as_they_came():
     layer = ExpertLayer(8, 16, 2, 1, 4, AdaptiveNorm)
     layers.randomise(layer, 0)
     x, room = tokens(1, 3, 8), tokens(1, 2, 1, 5, 4, seed=1)
-    turn, mask = layers.rotary(torch.arange(3)[None], 4), torch.zeros(1, 1, 1, 5)
+    turn, mask = rotary(torch.arange(3)[None], 4), torch.zeros(1, 1, 1, 5)
     norms = tokens(2, 3, 8, seed=2)
     before = room.clone()
     with torch.no_grad():

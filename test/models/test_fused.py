@@ -10,6 +10,7 @@ from torch import nn, Tensor
 import torch.nn.functional as F
 
 from robion_ros.models import fused, layers
+from robion_ros.models.rotary import rotary, rotate
 
 from .experts import error
 
@@ -138,13 +139,13 @@ class TestOnGpu:
     def test_turn_heads(self, heads, groups, size, same):
         qkv = normal(2, 150, (heads + 2 * groups) * size)
         places = torch.randint(0, 900, (1 if same else 2, 150), device='cuda')
-        turn = layers.rotary(places, size)
+        turn = rotary(places, size)
         queries, own = fused.turn_heads(qkv, *turn, heads, size)
         apart = qkv.double().view(2, 150, -1, size).transpose(1, 2)
         exact = turn[0].double(), turn[1].double()
         q, k, v = apart.split((heads, groups, groups), 1)
-        assert error(queries.transpose(1, 2), layers.rotate(q, exact)) < TOLERANCE
-        assert error(own[:, 0], layers.rotate(k, exact)) < TOLERANCE
+        assert error(queries.transpose(1, 2), rotate(q, exact)) < TOLERANCE
+        assert error(own[:, 0], rotate(k, exact)) < TOLERANCE
         assert torch.equal(own[:, 1].double(), v)
 
     @pytest.mark.parametrize('compiled', [False, True])
@@ -157,7 +158,7 @@ class TestOnGpu:
         layer = layer.bfloat16().cuda()
         exact, mask = copy.deepcopy(layer).double(), key_mask(2, 816)
         run = torch.compile(layer, dynamic=False) if compiled else layer
-        turn = layers.rotary(torch.arange(816, device='cuda').expand(2, -1), sizes[4])
+        turn = rotary(torch.arange(816, device='cuda').expand(2, -1), sizes[4])
         for seed in range(2):
             x = normal(2, 816, sizes[0], seed=seed)
             with torch.inference_mode():
@@ -183,7 +184,7 @@ class TestOnGpu:
 
     def test_a_compiler_may_rely_on_what_operations_say_of_themselves(self):
         x, own = normal(2, 8, 200, 256), normal(2, 2, 1, 200, 256, seed=1)
-        turn = layers.rotary(torch.arange(200, device='cuda')[None], 256)
+        turn = rotary(torch.arange(200, device='cuda')[None], 256)
         qkv, row = normal(2, 200, 2560), normal(2560)
         torch.library.opcheck(fused.attend, (x, *own.unbind(1), key_mask(2, 200)))
         torch.library.opcheck(fused.gated, (qkv, normal(256, 2560), True))

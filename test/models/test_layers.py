@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from robion_ros.models import layers
+from robion_ros.models.rotary import rotary
 
 
 def tokens(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -34,34 +35,15 @@ def test_hidden_tokens_are_attended_to_by_nobody():
     torch.testing.assert_close(output, expected[:, None])
 
 
-def test_positions_skip_tokens_that_are_not_there():
-    valid = torch.tensor([[True, False, True, True], [False, True, True, False]])
-    assert layers.positions(valid)[valid].tolist() == [0, 1, 2, 0, 1]
-
-
-def test_rotated_products_depend_on_the_distance_alone():
-    query, key = tokens(1, 1, 1, 16), tokens(1, 1, 1, 16, seed=1)
-
-    def product(query_place, key_place):
-        places = (torch.tensor([[place]]) for place in (query_place, key_place))
-        turned = [layers.rotate(x, layers.rotary(place, 16))
-                  for x, place in zip((query, key), places, strict=True)]
-        return (turned[0] * turned[1]).sum().item()
-
-    assert product(0, 0) == pytest.approx((query * key).sum().item(), abs=1e-5)
-    assert product(7, 3) == pytest.approx(product(104, 100), abs=1e-4)
-    assert product(7, 3) != pytest.approx(product(3, 7), abs=1e-2)
-
-
 def test_cached_tokens_are_as_if_they_stood_before():
     layer = layers.DecoderLayer(16, 32, 4, 2, 8)
     layers.randomise(layer, 0)
     x, places = tokens(2, 5, 16), torch.arange(5).expand(2, 5)
     causal = torch.full((5, 5), -math.inf).triu(1)[None, None]
     with torch.no_grad():
-        whole, cache = layer(x, layers.rotary(places, 8), causal)
-        _, past = layer(x[:, :3], layers.rotary(places[:, :3], 8), causal[..., :3, :3])
-        rest, own = layer(x[:, 3:], layers.rotary(places[:, 3:], 8), causal[..., 3:, :], past)
+        whole, cache = layer(x, rotary(places, 8), causal)
+        _, past = layer(x[:, :3], rotary(places[:, :3], 8), causal[..., :3, :3])
+        rest, own = layer(x[:, 3:], rotary(places[:, 3:], 8), causal[..., 3:, :], past)
     torch.testing.assert_close(rest, whole[:, 3:])
     torch.testing.assert_close(torch.cat((past, own), 3), cache)
 
@@ -69,7 +51,7 @@ def test_cached_tokens_are_as_if_they_stood_before():
 def test_keys_values_are_those_of_the_layers_in_turn():
     stack = torch.nn.ModuleList(layers.DecoderLayer(16, 32, 4, 1, 8) for _ in range(3))
     layers.randomise(stack, 0)
-    x, turn = tokens(1, 4, 16), layers.rotary(torch.arange(4)[None], 8)
+    x, turn = tokens(1, 4, 16), rotary(torch.arange(4)[None], 8)
     mask = layers.attention_mask(torch.ones(1, 4, dtype=torch.bool), torch.float32)
     with torch.no_grad():
         found = layers.keys_values(stack, x, turn, mask)

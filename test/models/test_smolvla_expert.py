@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 from robion_ros.models import layers
 from robion_ros.models.layers import PreciseNorm
+from robion_ros.models.rotary import rotary
 from robion_ros.models.smolvla_expert import JointLayer, PrefixLayer, project_again, projections
 
 SIZES = 12, 20, 4, 2, 8
@@ -46,7 +47,7 @@ def plain(layer, x, queries, keys, values, mask):
 
 def test_actions_see_the_prefix_and_those_before_them():
     layer, x = layer_of(JointLayer), tokens(2, 3, 12)
-    turn = layers.rotary(torch.arange(3)[None] + 2, 8)
+    turn = rotary(torch.arange(3)[None] + 2, 8)
     room, mask = tokens(2, 2, 2, 5, 8, seed=1), torch.zeros(2, 1, 3, 5)
     mask[..., 2:] = torch.full((3, 3), -torch.inf).triu(1)
     mask[1, ..., 0] = -torch.inf
@@ -61,7 +62,7 @@ def test_actions_see_the_prefix_and_those_before_them():
 
 def test_in_other_layers_actions_see_the_prefix_alone():
     layer, x, seen = layer_of(PrefixLayer), tokens(2, 3, 12), tokens(2, 2, 2, 5, 8, seed=1)
-    turn, mask = layers.rotary(torch.arange(3)[None], 8), torch.zeros(2, 1, 1, 5)
+    turn, mask = rotary(torch.arange(3)[None], 8), torch.zeros(2, 1, 1, 5)
     mask[1, ..., 0] = -torch.inf
     queries = layer.self_attn.queries(layer.input_layernorm(x), turn)
     keys, values = seen.unbind(1)

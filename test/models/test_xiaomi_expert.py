@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from robion_ros.models.layers import rotary
+from robion_ros.models.rotary import rotary
 from robion_ros.models.xiaomi_expert import XiaomiLayer
 
 WIDTH, SIZE, OWN, KEPT = 32, 8, 4, 6

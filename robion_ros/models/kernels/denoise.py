@@ -17,7 +17,7 @@ from torch import Tensor
 from robion_ros.models.kernels.launcher import Launcher, Workspace
 from robion_ros.models.kernels.tiles import for_batch, Tiles
 from robion_ros.models.kernels.weights import Expert
-from robion_ros.models.layers import Rotary
+from robion_ros.models.rotary import Rotary
 
 ALIGNMENT = 1024
 """Of a buffer, bytes."""

@@ -17,7 +17,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from robion_ros.models.kernels import attention, matmul, norm
 from robion_ros.models.kernels.tiles import Tile, Tiles
 from robion_ros.models.kernels.weights import Expert
-from robion_ros.models.layers import Rotary
+from robion_ros.models.rotary import Rotary
 
 ENTER_COLUMNS = 64
 """Of tokens, that a block of enter_kernel writes."""

@@ -29,9 +29,12 @@ def normal(x, parts, gate, scale, shift, steps, step_size, PARTS: tl.constexpr,
         gate = tl.load(gate + column_of_step)
     else:
         scale = tl.load(scale + column)
-    wait_for_kernel_before(OVERLAP)
     place = tl.program_id(0) * WIDTH + column
-    value = tl.load(x + place)
+    if PARTS > 0:  # The kernel before has made the parts; x is older.
+        value = tl.load(x + place)
+    wait_for_kernel_before(OVERLAP)
+    if PARTS == 0:
+        value = tl.load(x + place)
     if PARTS > 0:
         change = tl.load(parts + place)
         for part in tl.static_range(1, PARTS):
