@@ -33,6 +33,8 @@ from robion_ros.models.pi0_kernels import make_expert
 
 SHARED_MEMORY = 225_000
 """Bytes that a block may have."""
+MOST_KEYS = 1024
+"""Of a request."""
 
 
 def make_model(architecture: str) -> Pi0:
@@ -68,11 +70,9 @@ def tiles_of_product(columns: int, depth: int, in_parts: bool, rows: int,
 
 def spans(size: int) -> Iterator[Span]:
     """Yield blocks of attention with heads of a size."""
-    for rows, keys, tiles, stages in product((64, 128), (32, 64, 128), (1, 2, 3, 4, 7), (1, 2, 3)):
-        memory = 2 * size * (rows + 2 * keys * min(stages, tiles))
-        if stages <= tiles and memory <= SHARED_MEMORY:
-            yield from (Span(rows, keys, tiles, stages, warps) for warps in (4, 8)
-                        if rows == 64 or warps == 8)
+    for rows, keys, tiles in product((64, 128), (32, 64, 128), (1, 2, 3, 4, 5, 6, 7, 10, 14)):
+        if 2 * size * (rows + 2 * keys) <= SHARED_MEMORY and keys * tiles < 2 * MOST_KEYS:
+            yield Span(rows, keys, tiles)
 
 
 def find_stream(sms: int) -> torch.cuda.Stream | None:

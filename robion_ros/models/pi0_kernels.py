@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from robion_ros.models import fused
 from robion_ros.models.kernels.tiles import CHOICES, for_batch
 from robion_ros.models.kernels.weights import Ends, Expert, Norms
 from robion_ros.models.protocol import Tensors
@@ -57,7 +58,10 @@ class Pi0Kernels:
 
 def open_kernels(model: Any) -> Pi0Kernels | None:
     """Return the kernels for a Pi0 on a GPU; None, and why in the log, where there are none."""
+    weight = model.network.expert[0].mlp.down_proj.weight
     try:
+        if weight.is_cuda and not fused.can_run(weight):
+            raise ValueError('they are cut for the shared memory of an H100 and later')
         return Pi0Kernels(make_expert(model))
     except (ImportError, ValueError) as error:
         logger.info('%s: the ADiT stage runs without its kernels, slower: %s',

@@ -21,6 +21,9 @@ def test_tiles_divide_the_work_of_pi0_and_fit_a_gpu(batch, sms):
         assert depth % tile.depth == 0
         assert tile.parts * tile.depth <= depth
         assert 2 * tile.stages * tile.depth * (tile.rows + tile.columns) < 227 * 1024
+    span = chosen.attention
+    assert span.rows % 64 == 0
+    assert 2 * 256 * (span.rows + 2 * span.keys) < 227 * 1024
     assert chosen.qkv.columns // 2 <= 128  # both halves of one head
     assert (chosen.qkv.parts, chosen.gate_up.parts) == (1, 1)  # nobody would add them
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from robion_ros.models import layers, pi0_kernels
-from robion_ros.models.kernels.tiles import for_batch, Tile
+from robion_ros.models.kernels.tiles import for_batch, Span, Tile
 from robion_ros.models.kernels.weights import Expert
 from robion_ros.models.pi0 import Pi0, Pi0Network
 from robion_ros.models.pi0_config import CONFIGS
@@ -81,6 +81,25 @@ class TestOnGpu:
         space.parts.fill_(math.nan)
         assert error(denoise(experts['pi0'], given, space, tiles),
                      reference(experts['pi0'], given)) < TOLERANCE
+
+    @pytest.mark.parametrize('hopper', [True, False])
+    @pytest.mark.parametrize('span', [Span(64, 64, 1), Span(64, 32, 3), Span(64, 64, 50),
+                                      Span(128, 64, 2), Span(64, 128, 1), Span(128, 128, 3)],
+                             ids=str)
+    @pytest.mark.parametrize('keys', [1, 64, 130, 817])
+    def test_attention_is_right_in_any_blocks(self, keys, span, hopper, experts, denoise):
+        from robion_ros.models.kernels.denoise import workspace
+        if hopper and torch.cuda.get_device_capability()[0] != 9:
+            pytest.skip('needs a Hopper GPU')
+        given = make_inputs(experts['pi0'], 2, keys)
+        tiles = replace(for_batch(2), attention=span)
+        space = workspace(experts['pi0'], 2, 51, keys, tiles)
+        for buffer in vars(space).values():
+            buffer.fill_(math.nan)
+        found = denoise(experts['pi0'], given, space, tiles, hopper=hopper).clone()
+        assert error(found, reference(experts['pi0'], given)) < TOLERANCE
+        for _ in range(20):  # what is loaded ahead never overtakes what reads it
+            assert torch.equal(denoise(experts['pi0'], given, space, tiles, hopper=hopper), found)
 
     def test_hidden_keys_change_nothing(self, experts, denoise):
         given = make_inputs(experts['pi0'], 2)

@@ -24,7 +24,7 @@ def attend_kernel(queries, own, past, valid, found, weight, valid_batch, keys,
                   FIRST: tl.constexpr, TILES: tl.constexpr, BLOCK_M: tl.constexpr,
                   BLOCK_N: tl.constexpr, SCALE: tl.constexpr, OVERLAP: tl.constexpr):
     """
-    Attend to TILES tiles of the keys before; the blocks of the last split, to the own ones.
+    Attend to TILES tiles of all keys: those of the tokens before, then the own ones.
 
     queries [B (HEADS + 2) TOKENS, SIZE] and own [B, HEADS + 2, TOKENS, SIZE] are the same qkv,
     past is [B, 2, keys, SIZE]. With FIRST, the first token sees no own key but its own. Writes
@@ -35,53 +35,36 @@ def attend_kernel(queries, own, past, valid, found, weight, valid_batch, keys,
     ROWS: tl.constexpr = HEADS * TOKENS
     first_row = tl.program_id(0) * BLOCK_M
     row = first_row + tl.arange(0, BLOCK_M)
-    key = tl.arange(0, BLOCK_N)
+    past_tiles = tl.cdiv(keys, BLOCK_N)
     valid += batch * valid_batch
-    first_query = batch * (HEADS + 2) * TOKENS + first_row
     most = tl.full((BLOCK_M,), HIDDEN_SCORE, tl.float32)
     norm = tl.zeros((BLOCK_M,), tl.float32)
     total = tl.zeros((BLOCK_M, SIZE), tl.float32)
-    if split == tl.num_programs(1) - 1:
-        wait_for_kernel_before(OVERLAP)
-        query = queries.load([first_query, 0])
-        for start in range(0, TOKENS, BLOCK_N):
-            seen = (start + key < TOKENS)[None, :]
-            if FIRST:
-                seen = seen & ((row % TOKENS > 0)[:, None] | (start + key == 0)[None, :])
+    wait_for_kernel_before(OVERLAP)
+    query = queries.load([batch * (HEADS + 2) * TOKENS + first_row, 0])
+    for tile in range(split * TILES, split * TILES + TILES):
+        before = tile * BLOCK_N + tl.arange(0, BLOCK_N)
+        behind = before - past_tiles * BLOCK_N  # Counts the own keys from 0.
+        there = (tl.load(valid + before, before < keys, 0) != 0) | (
+            (behind >= 0) & (behind < TOKENS))
+        seen = there[None, :]
+        if FIRST:
+            seen = seen & ((behind <= 0)[None, :] | (row % TOKENS > 0)[:, None])
+        if tile < past_tiles:
+            k = past.load([batch, 0, tile * BLOCK_N, 0]).reshape(BLOCK_N, SIZE)
+            v = past.load([batch, 1, tile * BLOCK_N, 0]).reshape(BLOCK_N, SIZE)
+        else:
+            start = (tile - past_tiles) * BLOCK_N
             k = own.load([batch, HEADS, start, 0]).reshape(BLOCK_N, SIZE)
             v = own.load([batch, HEADS + 1, start, 0]).reshape(BLOCK_N, SIZE)
-            most, norm, total = fold(query, k, v, seen, most, norm, total, SCALE)
-    elif TILES == 1:
-        # These keys were there long before the queries, so they are loaded while waiting.
-        start = split * BLOCK_N
-        k = past.load([batch, 0, start, 0]).reshape(BLOCK_N, SIZE)
-        v = past.load([batch, 1, start, 0]).reshape(BLOCK_N, SIZE)
-        seen = tl.load(valid + start + key, start + key < keys, 0) != 0
-        wait_for_kernel_before(OVERLAP)
-        query = queries.load([first_query, 0])
-        most, norm, total = fold(query, k, v, seen[None, :], most, norm, total, SCALE)
-    else:
-        wait_for_kernel_before(OVERLAP)
-        query = queries.load([first_query, 0])
-        for index in range(TILES):
-            start = (split * TILES + index) * BLOCK_N
-            k = past.load([batch, 0, start, 0]).reshape(BLOCK_N, SIZE)
-            v = past.load([batch, 1, start, 0]).reshape(BLOCK_N, SIZE)
-            seen = tl.load(valid + start + key, start + key < keys, 0) != 0
-            most, norm, total = fold(query, k, v, seen[None, :], most, norm, total, SCALE)
+        scores = tl.where(seen, tl.dot(query, k.T) * SCALE, HIDDEN_SCORE)
+        most, norm, shares, shrink = weigh(scores, most, norm)
+        total = tl.dot(shares.to(tl.bfloat16), v, total * shrink[:, None])
 
     row_of_all = (split * tl.num_programs(2) + batch) * ROWS + row
     tl.store(weight + row_of_all, most + tl.log2(norm), row < ROWS)
     tl.store(found + row_of_all[:, None] * SIZE + tl.arange(0, SIZE)[None, :],
              (total / norm[:, None]).to(tl.bfloat16), (row < ROWS)[:, None])
-
-
-@triton.jit
-def fold(query, k, v, seen, most, norm, total, SCALE: tl.constexpr):
-    """Let a tile of keys and values into the running softmax."""
-    scores = tl.where(seen, tl.dot(query, k.T) * SCALE, HIDDEN_SCORE)
-    most, norm, shares, shrink = weigh(scores, most, norm)
-    return most, norm, tl.dot(shares.to(tl.bfloat16), v, total * shrink[:, None])
 
 
 @triton.jit

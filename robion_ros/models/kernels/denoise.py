@@ -29,7 +29,7 @@ def workspace(expert: Expert, batch: int, tokens: int, keys: int,
     tiles, rows = tiles or for_batch(batch), batch * tokens
     check(expert, tiles)
     span = tiles.attention
-    splits = math.ceil(math.ceil(keys / span.keys) / span.tiles) + 1
+    splits = span.splits(keys, tokens)
     parts = max(tile.parts for tile in (tiles.mix, tiles.output, tiles.down))
     half, full = torch.bfloat16, torch.float32
     buffers = {
@@ -55,7 +55,8 @@ def workspace(expert: Expert, batch: int, tokens: int, keys: int,
 
 def denoise(expert: Expert, noise: Tensor, cache: Tensor, valid: Tensor, turn: Rotary,
             first: Tensor | None = None, space: Workspace | None = None,
-            tiles: Tiles | None = None, overlap: bool | None = None) -> Tensor:
+            tiles: Tiles | None = None, overlap: bool | None = None,
+            hopper: bool | None = None) -> Tensor:
     """
     Turn noise, fp32 [B, T, A], into actions; they are in space.actions, if space is given.
 
@@ -63,12 +64,13 @@ def denoise(expert: Expert, noise: Tensor, cache: Tensor, valid: Tensor, turn: R
     bool [B, K], says which of them exist; first, fp32 [B, W], is a token between those and the
     actions which does not see the actions, and turn the rotation of it and the actions. space
     must have been made for the same sizes and tiles. overlap lets a kernel start while the one
-    before it ends, which is the default where the GPU can.
+    before it ends, and hopper takes the attention made for Hopper; the defaults are what the GPU
+    can.
     """
     batch, horizon = noise.shape[:2]
     tokens = horizon + (first is not None)
     space = space or workspace(expert, batch, tokens, cache.shape[4], tiles)
-    launcher = launch(expert, cache, valid, turn, first, space, tiles, overlap)
+    launcher = launch(expert, cache, valid, turn, first, space, tiles, overlap, hopper)
     actions = space.actions[:, tokens - horizon:]
     actions.copy_(noise)
     steps = torch.arange(expert.steps, dtype=torch.int32, device=cache.device)
@@ -78,14 +80,17 @@ def denoise(expert: Expert, noise: Tensor, cache: Tensor, valid: Tensor, turn: R
 
 
 def launch(expert: Expert, cache: Tensor, valid: Tensor, turn: Rotary, first: Tensor | None,
-           space: Workspace, tiles: Tiles | None = None, overlap: bool | None = None) -> Launcher:
+           space: Workspace, tiles: Tiles | None = None, overlap: bool | None = None,
+           hopper: bool | None = None) -> Launcher:
     """Return what runs single steps on space.actions; arguments are those of denoise."""
     if cache.stride()[-2:] != (expert.size, 1):
         raise ValueError(f'the cache has strides {cache.stride()}, its keys must lie one behind '
                          'the other: make it contiguous')
-    if overlap is None:
-        overlap = torch.cuda.get_device_capability(cache.device) >= (9, 0)
-    return Launcher(expert, tiles or for_batch(len(valid)), space, valid, turn, first, overlap)
+    major = torch.cuda.get_device_capability(cache.device)[0] if cache.is_cuda else 0
+    overlap = major >= 9 if overlap is None else overlap
+    hopper = major == 9 if hopper is None else hopper
+    return Launcher(expert, tiles or for_batch(len(valid)), space, valid, turn, first, overlap,
+                    hopper)
 
 
 def check(expert: Expert, tiles: Tiles) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from robion_ros.models.kernels import attention, matmul, norm
+from robion_ros.models.kernels import attention, hopper_attention, matmul, norm
 from robion_ros.models.kernels.tiles import Tile, Tiles
 from robion_ros.models.kernels.weights import Expert
 from robion_ros.models.rotary import Rotary
@@ -65,6 +65,9 @@ class Launcher:
     first: Tensor | None
     """fp32 [B, W], a token before the actions that sees none of them, if there is one."""
     overlap: bool
+    """Whether a kernel may start while the one before it ends."""
+    hopper: bool
+    """Whether attention uses what Hopper has, and other GPUs have not."""
 
     def step(self, steps: Tensor, past: Tensor) -> None:
         """Move each request on from its own step, int32 [B]; past is [B, layers, 2, 1, K, D]."""
@@ -160,14 +163,15 @@ class Launcher:
     def _attend(self, past: Tensor) -> None:
         e, s, span = self.expert, self.space, self.tiles.attention
         splits, batch, rows = s.weight.shape
+        kernel, describe = ((hopper_attention.attend_kernel, hopper_attention.describe)
+                            if self.hopper else
+                            (attention.attend_kernel, TensorDescriptor.from_tensor))
         tile = [1, 1, span.keys, e.size]
-        self._launch(attention.attend_kernel, (math.ceil(rows / span.rows), splits, batch),
-                     span.warps, span.stages)(
-            TensorDescriptor.from_tensor(s.qkv.view(-1, e.size), [span.rows, e.size]),
-            TensorDescriptor.from_tensor(s.qkv, tile), TensorDescriptor.from_tensor(past, tile),
-            self.valid, s.found, s.weight, self.valid.stride(0), past.shape[2],
-            HEADS=e.heads, SIZE=e.size, TOKENS=self._tokens, FIRST=self.first is not None,
-            TILES=span.tiles, BLOCK_M=span.rows, BLOCK_N=span.keys,
+        self._launch(kernel, (math.ceil(rows / span.rows), splits, batch), span.warps)(
+            describe(s.qkv.view(-1, e.size), [span.rows, e.size]), describe(s.qkv, tile),
+            describe(past, tile), self.valid, s.found, s.weight, self.valid.stride(0),
+            past.shape[2], HEADS=e.heads, SIZE=e.size, TOKENS=self._tokens,
+            FIRST=self.first is not None, TILES=span.tiles, BLOCK_M=span.rows, BLOCK_N=span.keys,
             SCALE=math.log2(math.e) / math.sqrt(e.size))
         self._launch(attention.join_kernel, (batch * rows,), self.tiles.join_warps)(
             s.found, s.weight, s.heads, HEADS=e.heads, SIZE=e.size, TOKENS=self._tokens,

@@ -30,13 +30,20 @@ class Span:
     """The block of attention."""
 
     rows: int
-    """Of queries, over all heads."""
+    """Of queries, over all heads: a multiple of 64."""
     keys: int
     """That are loaded at once."""
     tiles: int
     """How many times a block loads keys."""
-    stages: int = 1
-    warps: int = 4
+
+    @property
+    def warps(self) -> int:
+        """How many a block has: each takes as many rows as a product of tensor cores does."""
+        return self.rows // 16
+
+    def splits(self, past: int, own: int) -> int:
+        """Return among how many blocks keys are split, those before and the tokens' own."""
+        return math.ceil((math.ceil(past / self.keys) + math.ceil(own / self.keys)) / self.tiles)
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ WHOLE = {
     2: Tiles(qkv=Tile(64, 64, 128, 6), attention=Span(64, 128, 1),
              output=Tile(64, 64, 128, 4, parts=4), gate_up=Tile(64, 128, 128, 4),
              down=Tile(64, 64, 256, 3, parts=4), mix=Tile(128, 64, 64, 2, parts=8)),
-    4: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(128, 128, 1, warps=8),
+    4: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(64, 64, 2),
              output=Tile(64, 64, 128, 6, parts=2), gate_up=Tile(128, 128, 64, 6, warps=8),
              down=Tile(128, 64, 128, 4, parts=4, warps=8), mix=Tile(128, 64, 64, 2, parts=8)),
 }
@@ -71,34 +78,34 @@ WHOLE = {
 ON_20 = {
     1: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(64, 64, 3),
              output=Tile(64, 128, 128, 4, parts=2), gate_up=Tile(64, 128, 64, 4),
-             down=Tile(64, 128, 128, 4, parts=2), mix=Tile(64, 64, 128, 6)),
-    2: Tiles(qkv=Tile(64, 256, 64, 5, warps=8), attention=Span(128, 64, 7, 2, warps=8),
+             down=Tile(64, 256, 64, 5, parts=5), mix=Tile(64, 64, 128, 6)),
+    2: Tiles(qkv=Tile(64, 256, 64, 5, warps=8), attention=Span(64, 64, 7),
              output=Tile(64, 128, 128, 4), gate_up=Tile(128, 128, 64, 3),
-             down=Tile(128, 128, 64, 6, parts=2), mix=Tile(128, 64, 128, 4)),
-    4: Tiles(qkv=Tile(64, 128, 64, 4), attention=Span(128, 64, 7, 2, warps=8),
+             down=Tile(128, 128, 64, 3, parts=5, warps=8), mix=Tile(128, 64, 128, 4)),
+    4: Tiles(qkv=Tile(64, 128, 64, 4), attention=Span(64, 64, 10),
              output=Tile(64, 128, 64, 4), gate_up=Tile(128, 128, 64, 3, warps=8),
              down=Tile(128, 128, 64, 6), mix=Tile(64, 128, 64, 4, warps=8)),
 }
 ON_28 = {
     1: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(64, 64, 2),
-             output=Tile(64, 128, 128, 4, parts=2), gate_up=Tile(64, 128, 64, 4),
-             down=Tile(64, 128, 128, 4, parts=2), mix=Tile(64, 64, 128, 3, parts=2)),
+             output=Tile(64, 128, 128, 4, parts=3), gate_up=Tile(64, 128, 64, 4),
+             down=Tile(64, 128, 128, 4, parts=3), mix=Tile(64, 64, 128, 3, parts=2)),
     2: Tiles(qkv=Tile(64, 256, 64, 5, warps=8), attention=Span(64, 64, 4),
-             output=Tile(64, 128, 128, 4), gate_up=Tile(128, 64, 64, 4),
-             down=Tile(128, 128, 64, 6, parts=2), mix=Tile(128, 64, 128, 4)),
+             output=Tile(128, 128, 64, 6, parts=3), gate_up=Tile(128, 64, 64, 4),
+             down=Tile(128, 128, 64, 6, parts=3), mix=Tile(128, 64, 128, 4)),
     4: Tiles(qkv=Tile(128, 64, 64, 4), attention=Span(64, 64, 7),
              output=Tile(64, 128, 64, 4), gate_up=Tile(128, 128, 64, 3, warps=8),
              down=Tile(128, 128, 64, 6), mix=Tile(128, 128, 64, 6, warps=8)),
 }
 ON_36 = {
-    1: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(64, 32, 7, 3),
+    1: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(64, 64, 2),
              output=Tile(64, 64, 128, 6, parts=2), gate_up=Tile(64, 128, 64, 4),
              down=Tile(64, 64, 128, 6, parts=2), mix=Tile(64, 64, 128, 4, parts=2, warps=8)),
-    2: Tiles(qkv=Tile(128, 64, 64, 4), attention=Span(128, 64, 4, 2, warps=8),
+    2: Tiles(qkv=Tile(128, 64, 64, 4), attention=Span(64, 64, 3),
              output=Tile(64, 128, 128, 4, parts=2), gate_up=Tile(128, 128, 64, 3),
              down=Tile(128, 64, 128, 4, parts=2),
              mix=Tile(128, 64, 128, 4, parts=2, warps=8)),
-    4: Tiles(qkv=Tile(64, 128, 64, 4), attention=Span(128, 64, 7, 2, warps=8),
+    4: Tiles(qkv=Tile(64, 128, 64, 4), attention=Span(64, 64, 7),
              output=Tile(64, 128, 128, 4), gate_up=Tile(128, 128, 64, 3, warps=8),
              down=Tile(64, 256, 64, 5, parts=2), mix=Tile(64, 128, 128, 4)),
 }
