@@ -79,15 +79,15 @@ ON_20 = {
     1: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(64, 64, 3),
              output=Tile(64, 128, 128, 4, parts=2), gate_up=Tile(64, 128, 64, 4),
              down=Tile(64, 256, 64, 5, parts=5), mix=Tile(64, 64, 128, 6)),
-    2: Tiles(qkv=Tile(64, 256, 64, 5, warps=8), attention=Span(64, 64, 7),
+    2: Tiles(qkv=Tile(64, 256, 64, 5, warps=8), attention=Span(64, 64, 6),
              output=Tile(64, 128, 128, 4), gate_up=Tile(128, 128, 64, 3),
              down=Tile(128, 128, 64, 3, parts=5, warps=8), mix=Tile(128, 64, 128, 4)),
-    4: Tiles(qkv=Tile(64, 128, 64, 4), attention=Span(64, 64, 10),
+    4: Tiles(qkv=Tile(64, 128, 64, 4), attention=Span(64, 64, 6),
              output=Tile(64, 128, 64, 4), gate_up=Tile(128, 128, 64, 3, warps=8),
              down=Tile(128, 128, 64, 6), mix=Tile(64, 128, 64, 4, warps=8)),
 }
 ON_28 = {
-    1: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(64, 64, 2),
+    1: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(64, 128, 2),
              output=Tile(64, 128, 128, 4, parts=3), gate_up=Tile(64, 128, 64, 4),
              down=Tile(64, 128, 128, 4, parts=3), mix=Tile(64, 64, 128, 3, parts=2)),
     2: Tiles(qkv=Tile(64, 256, 64, 5, warps=8), attention=Span(64, 64, 4),
@@ -98,7 +98,7 @@ ON_28 = {
              down=Tile(128, 128, 64, 6), mix=Tile(128, 128, 64, 6, warps=8)),
 }
 ON_36 = {
-    1: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(64, 64, 2),
+    1: Tiles(qkv=Tile(64, 128, 128, 4), attention=Span(64, 128, 2),
              output=Tile(64, 64, 128, 6, parts=2), gate_up=Tile(64, 128, 64, 4),
              down=Tile(64, 64, 128, 6, parts=2), mix=Tile(64, 64, 128, 4, parts=2, warps=8)),
     2: Tiles(qkv=Tile(128, 64, 64, 4), attention=Span(64, 64, 3),
