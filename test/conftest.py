@@ -33,6 +33,14 @@ def use_domain(patch: pytest.MonkeyPatch) -> None:
     patch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
 
 
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Skip what is marked gpu where there is none."""
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker('gpu'):
+                item.add_marker(pytest.mark.skip(reason='needs a CUDA device'))
+
+
 @pytest.fixture
 def own_domain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep nodes of this test among themselves."""

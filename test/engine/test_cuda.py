@@ -22,8 +22,7 @@ from robion_ros.engine.pipelines import Lockstep, Monolithic, PIPELINES
 from robion_ros.models import registry
 from robion_ros.models.tiny import Tiny
 
-pytestmark = [pytest.mark.gpu,
-              pytest.mark.skipif(not torch.cuda.is_available(), reason='there is no GPU')]
+pytestmark = pytest.mark.gpu
 
 CAMERAS = dict.fromkeys(('front', 'wrist'), CameraConfig())
 TOLERANCE = {'tiny': 1e-4, 'pi0_small': 0.1, 'pi05_small': 0.1, 'smolvla_small': 0.1,

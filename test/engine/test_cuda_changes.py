@@ -24,8 +24,7 @@ from robion_ros.engine.pipelines import PIPELINES
 from robion_ros.models import registry
 from robion_ros.models.memory import weight_bytes
 
-pytestmark = [pytest.mark.gpu,
-              pytest.mark.skipif(not torch.cuda.is_available(), reason='there is no GPU')]
+pytestmark = pytest.mark.gpu
 
 CAMERAS = dict.fromkeys(('front', 'wrist'), CameraConfig())
 ROBOTS = {f'robot_{index}': 'm' for index in range(6)}

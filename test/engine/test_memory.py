@@ -7,7 +7,6 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 import pytest
-import torch
 
 from robion_ros.config import CameraConfig, FactoryConfig, ModelConfig, ServerConfig
 from robion_ros.engine import memory
@@ -124,7 +123,6 @@ def test_memory_of_the_machine() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason='there is no GPU')
 @pytest.mark.parametrize('architecture', ['tiny', 'pi0_small', 'gr00t_n1_5_small'])
 def test_memory_of_a_gpu_is_told_and_weights_are_as_outlined(architecture: str) -> None:
     model, device = replace(MODEL, architecture=architecture), open_device('cuda:0')

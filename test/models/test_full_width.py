@@ -54,7 +54,6 @@ def answer(model: Any, observation, device: str) -> np.ndarray:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason='there is no GPU')
 @pytest.mark.parametrize('case', CASES.values(), ids=CASES)
 def test_layers_of_full_width_are_as_precise(case, observe) -> None:
     few = replace(case.full, layers=case.layers, vision_layers=3, vocabulary=512, cameras=2,

@@ -17,9 +17,6 @@ from .experts import error
 TOLERANCE = 6e-3
 """Of the error's norm, relative to the result's: bf16 keeps 8 bits, 4e-3."""
 
-gpu = [pytest.mark.gpu,
-       pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a CUDA device')]
-
 
 def normal(*shape: int, seed: int = 0, device: str = 'cuda') -> Tensor:
     generator = torch.Generator(device).manual_seed(seed)
@@ -46,7 +43,7 @@ def attended(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Ten
 
 
 class TestOnGpu:
-    pytestmark = gpu
+    pytestmark = pytest.mark.gpu
 
     @pytest.mark.parametrize(('heads', 'groups', 'size'), [
         (8, 1, 256), (15, 5, 64), (16, 8, 128), (12, 12, 72), (4, 2, 16), (2, 2, 8)])

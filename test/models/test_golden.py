@@ -138,7 +138,6 @@ def test_cameras_are_told_by_name_whatever_their_order(kind, case):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason='there is no GPU')
 def test_bfloat16_on_a_gpu_is_near_the_reference(kind, case):
     golden = case.golden
     model = registry.load(golden.model(golden.cameras(0)), 'cuda:0')

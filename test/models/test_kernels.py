@@ -21,9 +21,6 @@ from .experts import decoder_layers, error, Inputs, make_expert, make_inputs, re
 TOLERANCE = 6e-3
 """Of the error's norm, relative to the actions': bf16 keeps 8 bits, 4e-3."""
 
-gpu = [pytest.mark.gpu,
-       pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a CUDA device')]
-
 
 @pytest.fixture(scope='module')
 def denoise() -> Callable[..., Tensor]:
@@ -39,7 +36,7 @@ def experts() -> dict[str, Expert]:
 
 
 class TestOnGpu:
-    pytestmark = gpu
+    pytestmark = pytest.mark.gpu
 
     @pytest.mark.parametrize(('keys', 'horizon'), [(1, 50), (64, 10), (816, 15), (968, 50),
                                                    (300, 64), (130, 100)])
