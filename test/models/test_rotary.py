@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where tokens stand and how they turn, each against its definition."""
 
 import pytest
