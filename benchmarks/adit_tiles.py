@@ -71,7 +71,7 @@ def tiles_of_product(columns: int, depth: int, in_parts: bool, rows: int,
 def spans(size: int) -> Iterator[Span]:
     """Yield blocks of attention with heads of a size."""
     for rows, keys, tiles in product((64, 128), (32, 64, 128), (1, 2, 3, 4, 5, 6, 7, 10, 14)):
-        if 2 * size * (rows + 2 * keys) <= SHARED_MEMORY and keys * tiles < 2 * MOST_KEYS:
+        if 2 * size * (rows + 2 * keys) <= SHARED_MEMORY and keys * (tiles - 1) < MOST_KEYS:
             yield Span(rows, keys, tiles)
 
 

@@ -27,10 +27,13 @@ HAS_TRITON = find_spec('triton') is not None
 
 
 def can_run(x: Tensor) -> bool:
-    """Say whether kernels run where x is: on Hopper and later, with as much shared memory."""
-    if not (HAS_TRITON and x.is_cuda and x.dtype == torch.bfloat16):
-        return False
-    gpu: Any = torch.cuda.get_device_properties(x.device)
+    """Say whether kernels run where x is, and take its type."""
+    return HAS_TRITON and x.is_cuda and x.dtype == torch.bfloat16 and has_room(x.device)
+
+
+def has_room(device: torch.device) -> bool:
+    """Say whether a GPU is one that kernels are cut for: Hopper's and later large ones."""
+    gpu: Any = torch.cuda.get_device_properties(device)
     enough: bool = gpu.major >= 9 and gpu.shared_memory_per_block_optin >= SHARED_MEMORY
     return enough
 

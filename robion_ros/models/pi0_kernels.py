@@ -58,12 +58,13 @@ class Pi0Kernels:
 
 def open_kernels(model: Any) -> Pi0Kernels | None:
     """Return the kernels for a Pi0 on a GPU; None, and why in the log, where there are none."""
-    weight = model.network.expert[0].mlp.down_proj.weight
     try:
-        if weight.is_cuda and not fused.can_run(weight):
-            raise ValueError('they are cut for the shared memory of an H100 and later')
-        return Pi0Kernels(make_expert(model))
-    except (ImportError, ValueError) as error:
+        kernels = Pi0Kernels(make_expert(model))
+        if not fused.has_room(model.network.action_in_proj.weight.device):
+            raise ValueError('they are cut for GPUs on which a block may have '
+                             f'{fused.SHARED_MEMORY >> 10} KB of shared memory')
+        return kernels
+    except (ImportError, AttributeError, ValueError) as error:  # Gluon's names change.
         logger.info('%s: the ADiT stage runs without its kernels, slower: %s',
                     model.config.architecture, error)
         return None

@@ -28,12 +28,15 @@ class RotaryTable:
 
     def __init__(self, count: int, head_size: int, device: torch.device,
                  base: float = 10_000.0) -> None:
-        places = torch.arange(count + 1, device=device)
-        places[-1] = -1  # Where positions puts what stands before the first token that exists.
+        places = torch.arange(count, device=device)
         self._cos, self._sin = (part[0, 0] for part in rotary(places[None], head_size, base))
 
     def __call__(self, places: Tensor) -> Rotary:
-        """Return the rotation of tokens at places int64 [B, T], from -1 on."""
+        """
+        Return the rotation of tokens at places int64 [B, T].
+
+        At -1, where positions puts what stands before the first token that exists, it is any.
+        """
         return self._cos[places][:, None], self._sin[places][:, None]
 
 

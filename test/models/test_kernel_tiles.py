@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The blocks that kernels work in, and models that they do not fit."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -26,6 +28,32 @@ def test_tiles_divide_the_work_of_pi0_and_fit_a_gpu(batch, sms):
     assert 2 * 256 * (span.rows + 2 * span.keys) < 227 * 1024
     assert chosen.qkv.columns // 2 <= 128  # both halves of one head
     assert (chosen.qkv.parts, chosen.gate_up.parts) == (1, 1)  # nobody would add them
+
+
+@pytest.mark.parametrize(('span', 'past', 'own', 'splits'), [
+    (tiles.Span(64, 64, 3), 816, 51, 5), (tiles.Span(64, 64, 3), 768, 51, 5),
+    (tiles.Span(64, 64, 3), 704, 51, 4), (tiles.Span(64, 64, 1), 1, 1, 2),
+    (tiles.Span(128, 32, 2), 64, 33, 2), (tiles.Span(64, 128, 50), 816, 51, 1)], ids=str)
+def test_every_key_is_in_a_split(span, past, own, splits):
+    assert span.splits(past, own) == splits
+    assert span.warps == {64: 4, 128: 8}[span.rows]
+
+
+def test_a_gpu_without_room_for_kernels_runs_without_them(caplog, monkeypatch):
+    monkeypatch.setattr(pi0_kernels, 'make_expert', lambda model: None)
+    monkeypatch.setattr(pi0_kernels, 'Pi0Kernels', lambda expert: 'kernels')
+    gpu = SimpleNamespace(major=9, shared_memory_per_block_optin=232_448)
+    monkeypatch.setattr(torch.cuda, 'get_device_properties', lambda device: gpu)
+    config = CONFIGS['pi0_small']
+    model = Pi0(config, Pi0Network(config).requires_grad_(False))
+    assert pi0_kernels.open_kernels(model) == 'kernels'
+    for lack in ({'shared_memory_per_block_optin': 101_376}, {'major': 8}):
+        monkeypatch.setattr(torch.cuda, 'get_device_properties',
+                            lambda device, lack=lack: SimpleNamespace(**(vars(gpu) | lack)))
+        caplog.clear()
+        with caplog.at_level('INFO'):
+            assert pi0_kernels.open_kernels(model) is None
+        assert 'a block may have 227 KB of shared memory' in caplog.text
 
 
 def test_a_model_too_small_for_kernels_runs_without_them(caplog):

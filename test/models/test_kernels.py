@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from robion_ros.models import layers, pi0_kernels
-from robion_ros.models.kernels.tiles import for_batch, Span, Tile
+from robion_ros.models.kernels.tiles import for_batch, Span, Tile, Tiles
 from robion_ros.models.kernels.weights import Expert
 from robion_ros.models.pi0 import Pi0, Pi0Network
 from robion_ros.models.pi0_config import CONFIGS
@@ -171,6 +171,26 @@ class TestOnGpu:
             denoise(experts['pi0'], gaps)
 
 
+@pytest.mark.parametrize(('capability', 'overlap', 'hopper'), [
+    ((8, 0), False, False), ((9, 0), True, True), ((10, 0), True, False)])
+def test_what_a_gpu_can_is_used(capability, overlap, hopper, monkeypatch):
+    pytest.importorskip('triton')
+    from robion_ros.models.kernels.denoise import launch, workspace
+    monkeypatch.setattr(torch.cuda, 'get_device_capability', lambda device: capability)
+    expert = make_expert(False, **SMALL | {'width': 64, 'size': 32})
+    given, tiles = make_inputs(expert, 1, 40, 10), small_tiles(2)
+    space = workspace(expert, 1, 11, 40, tiles)
+    launcher = launch(expert, given.cache, given.valid, given.turn, given.first, space, tiles)
+    assert (launcher.overlap, launcher.hopper) == (overlap, hopper)
+    with pytest.raises(ValueError, match='has room for 2 splits of the keys, these are 3'):
+        launch(expert, given.cache, given.valid, given.turn, given.first, space, small_tiles(1))
+
+
+def small_tiles(keys_at_once):
+    tile = Tile(64, 32, 32, 2)
+    return Tiles(tile, Span(64, 32, keys_at_once), tile, tile, tile, tile)
+
+
 @pytest.mark.parametrize('name', ['pi0_small', 'pi05_small'])
 def test_an_expert_made_of_a_model_computes_as_the_model(name):
     """In float32, with weights that bfloat16 can hold, so that both have the same."""
@@ -202,6 +222,12 @@ SMALL = {'width': 32, 'hidden': 64, 'heads': 2, 'size': 16, 'count': 2, 'actions
 def test_sizes_the_kernels_do_not_take_are_refused(change, message):
     with pytest.raises(ValueError, match=f'{message}, its kernels take powers of two'):
         make_expert(True, **(SMALL | change))
+
+
+@pytest.mark.parametrize('size', [8, 512])
+def test_heads_too_small_or_large_for_the_kernels_are_refused(size):
+    with pytest.raises(ValueError, match=f'head size is {size}, its kernels take 16 to 256'):
+        make_expert(True, **(SMALL | {'size': size}))
 
 
 def test_weights_the_kernels_do_not_take_are_refused():

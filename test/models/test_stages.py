@@ -99,6 +99,12 @@ def test_a_masked_camera_is_as_if_it_were_not_there(architecture, model, observe
                                rtol=1e-5)
 
 
+def test_the_last_token_of_a_full_prompt_has_a_place(model, observe, stack) -> None:
+    inputs = {name: torch.ones_like(tensor) if tensor.dtype == torch.bool else tensor
+              for name, tensor in stack(model, observe()).items()}
+    assert model.adit(model.vlm(inputs), model.noise([1])).isfinite().all()
+
+
 def test_the_adit_stage_leaves_the_hand_over_as_it_was(model, observe, stack) -> None:
     context = model.vlm(stack(model, observe()))
     before = {name: tensor.clone() for name, tensor in context.items()}

@@ -6,7 +6,8 @@ Attention of few tokens to many: all query heads share one head of keys and valu
 The heads are laid along the token axis, which makes HEADS * TOKENS rows of one batch entry.
 Keys are split among blocks; a second kernel joins what they found. The keys of the tokens
 before lie where the stage before wrote them, those of the tokens themselves in qkv; all are
-tensor descriptors, for the copy engine. Knows no model.
+tensor descriptors, for the copy engine. This runs on any GPU, and nothing is loaded ahead;
+hopper_attention.py does the same faster where it can. Knows no model.
 """
 
 import triton

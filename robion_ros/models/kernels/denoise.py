@@ -82,15 +82,24 @@ def denoise(expert: Expert, noise: Tensor, cache: Tensor, valid: Tensor, turn: R
 def launch(expert: Expert, cache: Tensor, valid: Tensor, turn: Rotary, first: Tensor | None,
            space: Workspace, tiles: Tiles | None = None, overlap: bool | None = None,
            hopper: bool | None = None) -> Launcher:
-    """Return what runs single steps on space.actions; arguments are those of denoise."""
+    """
+    Return what runs single steps on space.actions; arguments are those of denoise.
+
+    Raises ValueError for a cache with gaps between keys, or a space made for other sizes.
+    """
     if cache.stride()[-2:] != (expert.size, 1):
         raise ValueError(f'the cache has strides {cache.stride()}, its keys must lie one behind '
                          'the other: make it contiguous')
-    major = torch.cuda.get_device_capability(cache.device)[0] if cache.is_cuda else 0
-    overlap = major >= 9 if overlap is None else overlap
-    hopper = major == 9 if hopper is None else hopper
-    return Launcher(expert, tiles or for_batch(len(valid)), space, valid, turn, first, overlap,
-                    hopper)
+    tiles = tiles or for_batch(len(valid))
+    splits = tiles.attention.splits(cache.shape[4], turn[0].shape[2])
+    if len(space.weight) != splits:
+        raise ValueError(f'the workspace has room for {len(space.weight)} splits of the keys, '
+                         f'these are {splits}: make one for these sizes and tiles')
+    if overlap is None or hopper is None:
+        major, _ = torch.cuda.get_device_capability(cache.device)
+        overlap = major >= 9 if overlap is None else overlap
+        hopper = major == 9 if hopper is None else hopper
+    return Launcher(expert, tiles, space, valid, turn, first, overlap, hopper)
 
 
 def check(expert: Expert, tiles: Tiles) -> None:

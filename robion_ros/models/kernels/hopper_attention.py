@@ -5,8 +5,9 @@ Attention of few tokens to many, as attention.py has it, with Hopper's own instr
 
 The next keys are on their way while the softmax and the product with the values run, the next
 values while that with the keys does: each has one place in shared memory, which is free as soon
-as its product has ended, so that two blocks find room on a multiprocessor and neither waits for
-memory. That order is not to be had from Triton's loops, so this is Gluon. Knows no model.
+as its product has ended, so that two blocks of 64 rows and keys find room on a multiprocessor and
+neither waits for memory. That order is not to be had from Triton's loops, so this is Gluon. Knows
+no model.
 """
 
 from torch import Tensor
@@ -19,14 +20,13 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from robion_ros.models.kernels.attention import HIDDEN_SCORE, weigh
+from robion_ros.models.kernels.overlap import wait_for_kernel_before
 
 # Names that differ from one Triton to the next, 3.6 to 3.9.
 load_async = getattr(tma, 'async_load', None) or tma.async_copy_global_to_shared
 sync_threads = getattr(gl, 'barrier', None) or gl.thread_barrier
-
-HIDDEN_SCORE = gl.constexpr(-1e30)
-"""Finite, so that a block that sees hidden keys alone gets no NaN but a weight of zero."""
 
 
 @gluon.jit
@@ -56,9 +56,7 @@ def attend_kernel(queries, own, past, valid, found, weight, valid_batch, keys,
     # Keys of the tokens before were there long before the queries.
     fetch(past, batch, 0, first, key, key_there, first < past_tiles)
     fetch(past, batch, 1, first, value, value_there, first < past_tiles)
-    if OVERLAP:
-        gdc_wait()
-        gdc_launch_dependents()
+    wait_for_kernel_before(OVERLAP)
     mbarrier.expect(query_there, BLOCK_M * SIZE * 2)
     load_async(queries, [batch * (HEADS + 2) * TOKENS + first_row, 0], query_there, query)
     fetch(own, batch, HEADS, first - past_tiles, key, key_there, first >= past_tiles)
@@ -92,10 +90,7 @@ def attend_kernel(queries, own, past, valid, found, weight, valid_batch, keys,
         fetch(past, batch, 0, tile + 1, key, key_there, is_past)
         fetch(own, batch, HEADS, tile + 1 - past_tiles, key, key_there, is_own)
         scores = gl.where(seen, scores * SCALE, HIDDEN_SCORE)
-        higher = gl.maximum(most, gl.max(scores, 1))
-        shrink = gl.exp2(most - higher)
-        shares = gl.exp2(scores - higher[:, None])
-        most, norm = higher, norm * shrink + gl.sum(shares, 1)
+        most, norm, shares, shrink = weigh(scores, most, norm)
         total = total * gl.convert_layout(shrink, gl.SliceLayout(1, TOTAL))[:, None]
         shares = gl.convert_layout(shares.to(gl.bfloat16), gl.DotOperandLayout(0, TOTAL, 2))
         mbarrier.wait(value_there, index & 1)
@@ -123,7 +118,7 @@ def attend_kernel(queries, own, past, valid, found, weight, valid_batch, keys,
 
 @gluon.jit
 def fetch(source, batch, head, tile, room, there, wanted):
-    """Start to load a tile of a head [., tokens, size] into room, if it is wanted."""
+    """Start to load tokens from tile * BLOCK on of a head of source into room, if wanted."""
     BLOCK: gl.constexpr = room.shape[2]
     mbarrier.expect(there, BLOCK * room.shape[3] * 2, pred=wanted)
     load_async(source, [batch, head, tile * BLOCK, 0], there, room, pred=wanted)

@@ -6,7 +6,8 @@ How a kernel starts while the one before it still runs.
 With programmatic dependent launch (Hopper and later) the blocks of a kernel may become resident
 once every block of the one before has come past its own wait, and wait until what those wrote
 is visible. Every block of every kernel must wait: then the end of a kernel implies the end of
-all before it, and what was written two kernels ago may be read before the wait. Knows no model.
+all before it, and what was written two kernels ago may be read before the wait, or one ago by a
+kernel of others, which lets nothing start before its own end. Knows no model.
 """
 
 import triton

@@ -75,6 +75,9 @@ class Expert:
             if size & (size - 1):
                 raise ValueError(f"the expert's {name} is {size}, its kernels take powers of two: "
                                  'run its layers without them')
+        if not 16 <= self.size <= 256:
+            raise ValueError(f"the expert's head size is {self.size}, its kernels take 16 to 256: "
+                             'run its layers without them')
         for layer in self.layers:
             for name, weight in (*layer.self_attn.named_parameters(),
                                  *layer.mlp.named_parameters()):
