@@ -49,7 +49,7 @@ import json, sys
 from robion_ros.factory_file import load
 from robion_ros.nodes.observer import Observer
 from robion_ros.processes import factory_processes
-from robion_ros.supervisor import Supervisor
+from robion_ros.supervisor import print_line, Supervisor
 path, *names = sys.argv[1:]
 factory = load(path)
 try:
@@ -59,11 +59,11 @@ try:
         while not supervisor.wait(0.2):
             if observer:
                 seen = observer.snapshot()
-                print('seen ' + json.dumps({
+                print_line('seen ' + json.dumps({
                     'seats': {name: seat.server for name, seat in seen.seats.items()},
                     'answered': {name: report.answered for name, report in seen.reports.items()},
                     'mistakes': sum(report.duplicated + report.wrong
-                                    for report in seen.reports.values())}), flush=True)
+                                    for report in seen.reports.values())}))
 except KeyboardInterrupt:
     pass
 """

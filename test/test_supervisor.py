@@ -27,7 +27,7 @@ import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from robion_ros.processes import Process
-from robion_ros.supervisor import Supervisor
+from robion_ros.supervisor import print_line, Supervisor
 
 class Child(Process):
     def command(self, python=sys.executable):
@@ -36,7 +36,7 @@ class Child(Process):
 try:
     with Supervisor([Child(name, '', (sys.argv[1],), True) for name in 'ab'], os.environ) as both:
         while len(both.pids) < 2: time.sleep(0.01)
-        print('pids', *both.pids.values())
+        print_line(' '.join(map(str, ['pids', *both.pids.values()])))
         if sys.argv[2:] != ['end at once']: both.wait()
     print('ended')
 except KeyboardInterrupt:
