@@ -9,7 +9,13 @@ from collections.abc import Callable
 from time import monotonic
 
 from rclpy.clock import Clock, ClockType
-from rclpy.executors import Executor, SingleThreadedExecutor, TimeoutException
+from rclpy.executors import (
+    Executor,
+    ExternalShutdownException,
+    SingleThreadedExecutor,
+    TimeoutException,
+)
+from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.node import Node
 from rclpy.task import Future
 
@@ -41,8 +47,13 @@ class Spinner:
 
         Raises what a callback raised, and ExternalShutdownException.
         """
-        while self._runs():
-            self._executor.spin_once()
+        try:
+            self._spin()
+        except rclpy_implementation.RCLError:
+            # A context that is shut down just before the executor waits makes that fail.
+            if self._executor.context.ok():
+                raise
+            raise ExternalShutdownException from None
 
     def stop(self) -> None:
         """Let spin return; from any thread."""
@@ -53,6 +64,10 @@ class Spinner:
     def shutdown(self) -> None:
         """Let go of the nodes; after spin has returned."""
         self._executor.shutdown()
+
+    def _spin(self) -> None:
+        while self._runs():
+            self._executor.spin_once()
 
     def _runs(self) -> bool:
         return not self._stopping and self._executor.context.ok()
@@ -83,19 +98,18 @@ class EventsSpinner(Spinner):
             node.create_timer(BEAT, self._on_beat, clock=Clock(clock_type=ClockType.STEADY_TIME))
         self._nodes.append(node)
 
-    def spin(self) -> None:
-        """Run callbacks until stop is called or the context is shut down; see Spinner."""
+    def stop(self) -> None:
+        """Let spin return; from any thread."""
+        self._stopping = True
+        self._turn.set_result(None)
+
+    def _spin(self) -> None:
         while self._runs():
             # Not spin_once, which leaves and enters Python for each message; and with a time,
             # since without one Kilted's returns at once.
             self._executor.spin_until_future_complete(self._turn, 3600.0)
             if self._turn.done() and self._runs():
                 self._catch_up()
-
-    def stop(self) -> None:
-        """Let spin return; from any thread."""
-        self._stopping = True
-        self._turn.set_result(None)
 
     def _on_beat(self) -> None:
         """

@@ -15,6 +15,7 @@ from rclpy.executors import (
     MultiThreadedExecutor,
     SingleThreadedExecutor,
 )
+from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from std_msgs.msg import String
@@ -118,6 +119,19 @@ def test_it_ends_with_the_context(node: Node, spinner: Spinner) -> None:
         thread.start()
         thread.join()
     assert {type(error) for error in raised} <= {ExternalShutdownException}
+
+
+def test_a_shutdown_just_before_the_executor_waits_is_no_fault(node: Node) -> None:
+    class Late(SingleThreadedExecutor):
+        def spin_once(self, timeout_sec: float | None = None) -> None:
+            raise rclpy_implementation.RCLError('failed to wait: context is not valid')
+    spinner = Spinner(Late())
+    with pytest.raises(rclpy_implementation.RCLError):
+        spinner.spin()
+    rclpy.shutdown()
+    spinner._runs = lambda: True  # It was there when it was looked at.
+    with pytest.raises(ExternalShutdownException):
+        spinner.spin()
 
 
 def test_it_can_be_stopped_before_it_spins(node: Node, spinner: Spinner) -> None:
