@@ -35,7 +35,7 @@ def attend_kernel(queries, own, past, valid, found, weight, valid_batch, keys,
     split, batch = tl.program_id(1), tl.program_id(2)
     ROWS: tl.constexpr = HEADS * TOKENS
     first_row = tl.program_id(0) * BLOCK_M
-    row = first_row + tl.arange(0, BLOCK_M)
+    row, column = first_row + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
     past_tiles = tl.cdiv(keys, BLOCK_N)
     valid += batch * valid_batch
     most = tl.full((BLOCK_M,), HIDDEN_SCORE, tl.float32)
@@ -44,13 +44,7 @@ def attend_kernel(queries, own, past, valid, found, weight, valid_batch, keys,
     wait_for_kernel_before(OVERLAP)
     query = queries.load([batch * (HEADS + 2) * TOKENS + first_row, 0])
     for tile in range(split * TILES, split * TILES + TILES):
-        before = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-        behind = before - past_tiles * BLOCK_N  # Counts the own keys from 0.
-        there = (tl.load(valid + before, before < keys, 0) != 0) | (
-            (behind >= 0) & (behind < TOKENS))
-        seen = there[None, :]
-        if FIRST:
-            seen = seen & ((behind <= 0)[None, :] | (row % TOKENS > 0)[:, None])
+        seen = visible(valid, tile, past_tiles, keys, row, column, TOKENS, FIRST, BLOCK_N)
         if tile < past_tiles:
             k = past.load([batch, 0, tile * BLOCK_N, 0]).reshape(BLOCK_N, SIZE)
             v = past.load([batch, 1, tile * BLOCK_N, 0]).reshape(BLOCK_N, SIZE)
@@ -66,6 +60,20 @@ def attend_kernel(queries, own, past, valid, found, weight, valid_batch, keys,
     tl.store(weight + row_of_all, most + tl.log2(norm), row < ROWS)
     tl.store(found + row_of_all[:, None] * SIZE + tl.arange(0, SIZE)[None, :],
              (total / norm[:, None]).to(tl.bfloat16), (row < ROWS)[:, None])
+
+
+@triton.jit
+def visible(valid, tile, past_tiles, keys, row, column, TOKENS: tl.constexpr,
+            FIRST: tl.constexpr, BLOCK_N: tl.constexpr):
+    """Say which columns of a tile, each a key, the rows see."""
+    before = tile * BLOCK_N + column
+    behind = (tile - past_tiles) * BLOCK_N + column  # Counts the own keys from 0.
+    there = (tl.load(valid + before, before < keys, 0) != 0) | (
+        (behind >= 0) & (behind < TOKENS))
+    seen = there[None, :]
+    if FIRST:
+        seen = seen & ((behind <= 0)[None, :] | (row % TOKENS > 0)[:, None])
+    return seen
 
 
 @triton.jit

@@ -21,7 +21,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from robion_ros.models.kernels.attention import HIDDEN_SCORE, weigh
+from robion_ros.models.kernels.attention import HIDDEN_SCORE, visible, weigh
 from robion_ros.models.kernels.overlap import wait_for_kernel_before
 
 # Names that differ from one Triton to the next, 3.6 to 3.9.
@@ -41,8 +41,8 @@ def attend_kernel(queries, own, past, valid, found, weight, valid_batch, keys,
     ROWS: gl.constexpr = HEADS * TOKENS
     split, batch = gl.program_id(1), gl.program_id(2)
     first_row, first = gl.program_id(0) * BLOCK_M, split * TILES
-    past_tiles = (keys + BLOCK_N - 1) // BLOCK_N
-    count = gl.minimum(TILES, past_tiles + (TOKENS + BLOCK_N - 1) // BLOCK_N - first)
+    past_tiles = gl.cdiv(keys, BLOCK_N)
+    count = gl.minimum(TILES, past_tiles + gl.cdiv(TOKENS, BLOCK_N) - first)
 
     query = gl.allocate_shared_memory(gl.bfloat16, [BLOCK_M, SIZE], queries.layout)
     key = gl.allocate_shared_memory(gl.bfloat16, [1, 1, BLOCK_N, SIZE], past.layout)
@@ -71,13 +71,7 @@ def attend_kernel(queries, own, past, valid, found, weight, valid_batch, keys,
     nothing = gl.zeros([BLOCK_M, BLOCK_N], gl.float32, SCORES)
     for index in range(count):
         tile = first + index
-        before = tile * BLOCK_N + column
-        behind = (tile - past_tiles) * BLOCK_N + column  # Counts the own keys from 0.
-        there = (gl.load(valid + before, before < keys, 0) != 0) | (
-            (behind >= 0) & (behind < TOKENS))
-        seen = there[None, :]
-        if FIRST:
-            seen = seen & ((behind <= 0)[None, :] | (row % TOKENS > 0)[:, None])
+        seen = visible(valid, tile, past_tiles, keys, row, column, TOKENS, FIRST, BLOCK_N)
         if index == 0:
             mbarrier.wait(query_there, 0)
         mbarrier.wait(key_there, index & 1)

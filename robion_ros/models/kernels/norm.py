@@ -35,7 +35,7 @@ def normal(x, parts, gate, scale, shift, steps, step_size, PARTS: tl.constexpr,
     wait_for_kernel_before(OVERLAP)
     if PARTS == 0:
         value = tl.load(x + place)
-    if PARTS > 0:
+    else:
         change = tl.load(parts + place)
         for part in tl.static_range(1, PARTS):
             change += tl.load(parts + part * tl.num_programs(0) * WIDTH + place)
